@@ -3,13 +3,14 @@
 import os
 import shlex
 import shutil
+import sys
 from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
 
 from gpudash.cli.stdout import say, say_json
-from gpudash.compare.sweep import plot
+from gpudash.compare.sweep import bars, plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, writing
 from gpudash.compare.sweep.grid import NPROC, Sweep
@@ -74,7 +75,8 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
         text = sweep_table.as_text(table, columns, sweep_table.unit(sweep.grid))
-        say("\n".join([title, legend, "", text, *remarks]))
+        picture = bars.drawn(sweep.grid, results, columns) if sys.stdout.isatty() else ""
+        say("\n".join([title, legend, "", text, *remarks, *filter(None, [picture])]))
         return unwritten
 
 

@@ -13,15 +13,21 @@ from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
 from gpudash.tui.cells import Parts, beside, cell, cut, rule
-from gpudash.tui.charts.axes import TimeView, nice_ceiling, range_of
+from gpudash.tui.charts import axes
+from gpudash.tui.charts.axes import TimeView, bins_of, nice_ceiling, range_of
+from gpudash.tui.charts.curves import LEAST_ROWS, curves, line_of
 from gpudash.tui.charts.sparklines import ShownReading, joined, reading, readings, sparklines
 from gpudash.tui.charts.throughput import throughput
-from gpudash.tui.widgets.panel import PanelFrame, TimePanel, moment_cell
+from gpudash.tui.widgets.panel import PanelFrame, TimePanel, gutter_of, moment_cell
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
 ROOMY = 48
 """Columns from which the title is `GPU and host`."""
+DRAWN = "gpu_util_pct"
+"""The reading that has a curve where there is room."""
+CURVE_FROM = 13
+"""Rows from which it has one: four are left for the most important readings."""
 COMPACT_ROWS = 2
 """Rows up to which rate and step time are beside the other readings: the charts have no room."""
 
@@ -76,7 +82,17 @@ class Activity(TimePanel):
             others = reading_rows(self._fitting(width, height), series, view, width - half)
             yield from beside(steps, others, half)
             return
-        yield from reading_rows(self._fitting(width, height), series, view, width)
+        fitting = self._fitting(width, height)
+        yield from reading_rows(fitting, series, view, width)
+        if height - len(self._why(width, height)) - len(fitting) > LEAST_ROWS:
+            yield from self._curve(width, LEAST_ROWS)
+
+    def _curve(self, width: int, rows: int) -> Iterator[Parts]:
+        """Yield the utilisation of the GPU as a curve, under its name."""
+        series, time_range = self._snapshot.series, self.range_in(width)
+        runs = axes.cut(series.of(DRAWN), bins_of(series.at_s, time_range), time_range, series.at_s)
+        yield ((f" {METRICS[DRAWN].label}, %", "dim"),)
+        yield from curves((line_of("rate", runs),), 100.0, time_range, rows, gutter_of(width))
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
         """Yield every line, in two columns if they do not fit in one."""
@@ -100,7 +116,10 @@ class Activity(TimePanel):
         return [fmt.clip(reason, width - 2)]
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
-        return self._readings[: max(height - len(self._why(width, height)), 0)]
+        room = max(height - len(self._why(width, height)), 0)
+        if room >= CURVE_FROM and any(one.metric == DRAWN and one.past for one in self._readings):
+            room -= LEAST_ROWS + 1
+        return self._readings[:room]
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:

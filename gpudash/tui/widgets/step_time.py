@@ -1,13 +1,14 @@
 """The step time chart: stacked columns of the phases over time."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby, repeat
 from operator import itemgetter
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Cell, Parts, cell
-from gpudash.tui.charts.axes import bins_of, means, value_at
+from gpudash.tui.charts.axes import bins_of, cut, means, value_at
+from gpudash.tui.charts.curves import LEAST_ROWS, curves, line_of
 from gpudash.tui.charts.sparklines import step_value
 from gpudash.tui.charts.step_time import (
     BLANK,
@@ -77,9 +78,28 @@ class StepTime(TimePanel):
             return
         parts = parts_of(snapshot)
         rows = height - 1 if height >= 3 else height
-        yield from self._plot(parts, width, rows)
+        yield from (self._lines if rows >= LEAST_ROWS else self._plot)(parts, width, rows)
         if rows < height:
             yield tuple(self._legend(parts, width))
+
+    # ── lines ───────────────────────────────────────────────────────────────────────────
+
+    def _lines(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterable[Parts]:
+        """Return the rows of the step's curve and of each part's, with markers and cursor."""
+        snapshot, series, view = self._snapshot, self._snapshot.series, self.view
+        time_range = self.range_in(width)
+        bins = bins_of(series.at_s, time_range)
+        inks = {part.metric: part.ink for part in parts[:-2]} | {"step_ms": "strong"}
+        lines = tuple(
+            line_of(ink, cut(series.of(name), bins, time_range, series.at_s))
+            for name, ink in inks.items()
+        )
+        marks = [(one.at_s, "border") for one in snapshot.markers if time_range.holds(one.at_s)]
+        if view.cursor_s is not None and time_range.holds(view.cursor_s):
+            marks.append((view.cursor_s, "strong"))
+        now_ms = snapshot.step_ms_p50 if view.end_s is None else None
+        top = top_ms(series, [stretch for _, stretch in bins], snapshot.markers, now_ms)
+        return curves(lines, top, time_range, rows, gutter_of(width), tuple(marks))
 
     # ── columns ─────────────────────────────────────────────────────────────────────────
 

@@ -11,13 +11,14 @@ from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.bars import button
 from gpudash.tui.cells import LEVELS, Cell, Parts, cell
 from gpudash.tui.charts.axes import (
+    Runs,
     TimeRange,
     bins_of,
     cut,
     highest,
-    time_ticks,
     value_at,
 )
+from gpudash.tui.charts.curves import LEAST_ROWS, curves, in_stretches
 from gpudash.tui.charts.throughput import (
     EIGHTHS,
     columns_of,
@@ -39,8 +40,6 @@ from gpudash.tui.widgets.panel import (
     window,
 )
 
-FINE_ROWS = 12
-"""Rows from which the axes have numbers at the quarters, and the times."""
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
 MARKER, CURSOR = "┊", "│"
@@ -105,19 +104,37 @@ class ThroughputChart(TimePanel):
         compared = compared_in(snapshot.blocks, time_range)
         named = height >= 4
         banded = height >= LEAST_BANDED and bool(compared)
-        timed = height >= FINE_ROWS
-        rows = height - named - banded - timed
+        rows = height - named - banded
         top = scale_of(runs, snapshot.markers)
-        canvas = drawn_columns(runs, top, time_range, rows)
-        cut_off = highest(runs) > top
-        for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
-            yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
+        if rows >= LEAST_ROWS:
+            yield from self._lines(runs, top, time_range, rows, compared)
+        else:
+            canvas = drawn_columns(runs, top, time_range, rows)
+            cut_off = highest(runs) > top
+            for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
+                yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
         if banded:
             yield (*(SIDES if gutter else ()), *self._band(compared, time_range.columns))
         if named:
             yield ((" " * gutter, ""), *self._names(marked, time_range.columns))
-        if timed:
-            yield ((" " * gutter, ""), *self._moments(time_range))
+
+    def _lines(
+        self,
+        runs: Runs,
+        top: float,
+        time_range: TimeRange,
+        rows: int,
+        compared: Mapping[int, float],
+    ) -> Iterable[Parts]:
+        """Return the rows of the curve, in the hue of its block, with markers and cursor."""
+        lines = in_stretches(runs, _inks(compared, time_range.columns), time_range)
+        changes = [one.at_s for one in self._snapshot.markers if time_range.holds(one.at_s)]
+        marks = [(at_s, "border") for at_s in changes]
+        cursor_s = self.view.cursor_s
+        if cursor_s is not None and time_range.holds(cursor_s):
+            marks.append((cursor_s, "strong"))
+        gutter = gutter_of(time_range.columns + GUTTER)
+        return curves(lines, top, time_range, rows, gutter, tuple(marks))
 
     def _overlaid(
         self,
@@ -131,9 +148,7 @@ class ThroughputChart(TimePanel):
         cursor_s = self.view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
-        inks = ["rate"] * time_range.columns
-        for x, share_b in compared.items():
-            inks[x] = side_of(share_b) or "rate"
+        inks = _inks(compared, time_range.columns)
         for line in canvas:
             cells = [*zip(line, inks, strict=True)]
             for x, mark in behind.items():
@@ -167,21 +182,19 @@ class ThroughputChart(TimePanel):
             yield label, "dim"
             x = at + 1 + len(label)
 
-    def _moments(self, time_range: TimeRange) -> Iterator[tuple[str, str]]:
-        """Yield the labels of the time axis."""
-        x = 0
-        for at_s in time_ticks(time_range):
-            label = fmt.minutes(at_s)
-            at = time_range.column_of(at_s) - len(label) // 2
-            if x <= max(at, 0) <= time_range.columns - len(label):
-                yield " " * (max(at, 0) - x) + label, "faint"
-                x = max(at, 0) + len(label)
-
     def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
         """Return one row of the axis; `cut_off`: some values lie beyond it."""
-        parts = 4 if rows >= FINE_ROWS else 2 if rows >= 5 else 1
+        parts = 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
         at |= {rows - 1: 0.0} if rows > 1 else {}
         tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
         text = fmt.compact(at[y]) if y in at else ""
         return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
+
+
+def _inks(compared: Mapping[int, float], columns: int) -> list[str]:
+    """Return the ink of each column: of its side in an A/B."""
+    inks = ["rate"] * columns
+    for x, share_b in compared.items():
+        inks[x] = side_of(share_b) or "rate"
+    return inks

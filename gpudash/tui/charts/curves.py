@@ -1,0 +1,107 @@
+"""Lines over the common time axis, drawn by plotext: for charts of eight rows or more.
+
+In fewer rows, columns of eighth blocks say more: they have eight levels a row and no gaps.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from gpudash import format as fmt
+from gpudash.tui.cells import Parts
+from gpudash.tui.charts.axes import Runs, TimeRange, time_ticks
+
+LEAST_ROWS = 8
+"""Fewest rows of a chart, with its axis, that is drawn as lines."""
+AXIS_ROWS = 2
+"""Rows of the time axis, which are among them: a line, and the moments."""
+ROWS_A_TICK = 4
+"""Rows between two numbers of the value axis."""
+FIRST = 16
+"""The first of the colours, of plotext's 256, by which inks are known again."""
+COLOURED = re.compile(r"\x1b\[([\d;]*)m")
+
+
+class Line(NamedTuple):
+    """Points that belong together."""
+
+    ink: str
+    runs: tuple[tuple[tuple[float, float], ...], ...]
+    """Finite (moment in s, value), split where nothing was measured."""
+
+
+def line_of(ink: str, runs: Runs) -> Line:
+    """Return a line of these runs of points."""
+    return Line(ink, tuple(tuple(run) for run in runs))
+
+
+@lru_cache(maxsize=8)
+def curves(
+    lines: tuple[Line, ...],
+    top: float,
+    time_range: TimeRange,
+    rows: int,
+    gutter: int,
+    marks: tuple[tuple[float, str], ...] = (),
+) -> tuple[Parts, ...]:
+    """Return `rows` rows of lines from 0 to `top`, with both axes; a mark is a moment and its ink.
+
+    Kept for the same data, since a screen asks more often than ticks come.
+    """
+    import plotext  # noqa: PLC0415  # takes a twelfth of a second: not before the first paint
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.limit_size(False, False)  # plotext's signature
+    plotext.plotsize(time_range.columns + gutter, rows)
+    plotext.xaxes(lower=True, upper=False)
+    plotext.yaxes(left=bool(gutter), right=False)
+    # plotext puts its limits into the middle of the outer columns
+    plotext.xlim(time_range.middle_of(0), time_range.middle_of(max(time_range.columns - 1, 1)))
+    plotext.ylim(0, top)
+    moments = [at_s for at_s in time_ticks(time_range) if time_range.holds(at_s)]
+    plotext.xticks(moments, [fmt.minutes(at_s) for at_s in moments])
+    ticks = max((rows - AXIS_ROWS) // ROWS_A_TICK, 2)
+    values = [top * number / ticks for number in range(ticks + 1)] if gutter else []
+    plotext.yticks(values, [f"{fmt.compact(one):>{gutter - 1}}" for one in values])
+    inks = [*dict.fromkeys([*(ink for _, ink in marks), *(one.ink for one in lines)])]
+    for at_s, ink in marks:
+        plotext.vline(at_s, color=FIRST + inks.index(ink))
+    for one in lines:
+        for run in one.runs:
+            heights = [min(max(y, 0.0), top) for _, y in run]
+            plotext.plot(
+                [at_s for at_s, _ in run],
+                heights,
+                marker="braille",
+                color=FIRST + inks.index(one.ink),
+            )
+    by_code = {str(number): ink for number, ink in enumerate(inks, FIRST)}
+    return tuple(_parts(row, by_code) for row in plotext.build().splitlines()[:rows])
+
+
+def _parts(row: str, inks: Mapping[str, str]) -> Parts:
+    """Return a row of plotext's with our inks in the place of its colours."""
+    text, *coloured = COLOURED.split(row)
+    parts = [(text, "faint")]
+    for code, more in zip(coloured[::2], coloured[1::2], strict=True):
+        parts.append((more, inks.get(code.rpartition(";")[2], "faint")))
+    return tuple((text, ink) for text, ink in parts if text)
+
+
+def in_stretches(runs: Runs, ink_at: Sequence[str], time_range: TimeRange) -> tuple[Line, ...]:
+    """Return the runs as lines of the inks of their columns; neighbours share their border."""
+    found: dict[str, list[tuple[tuple[float, float], ...]]] = {}
+    for run in runs:
+        begun: list[tuple[float, float]] = []
+        ink = ""
+        for point in run:
+            of_point = ink_at[time_range.column_of(point[0])]
+            if begun and of_point != ink:
+                found.setdefault(ink, []).append((*begun, point))
+                begun = []
+            begun.append(point)
+            ink = of_point
+        found.setdefault(ink, []).append(tuple(begun))
+    return tuple(Line(ink, tuple(stretches)) for ink, stretches in found.items())
