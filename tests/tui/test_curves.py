@@ -47,7 +47,7 @@ def test_whatever_was_measured_it_keeps_to_its_room(values, columns, rows, gutte
 
 def test_the_axes_name_values_and_moments_and_nothing_lies_above_the_top():
     *plot, line, moments = texts(drawn([50.0] * 60 + [1e6] * 60))
-    assert [row[:6].strip() for row in plot if "┤" in row] == ["100┤", "50┤", "0┤"]
+    assert [row[:6].strip() for row in plot if row[5] in "┤↑"] == ["100↑", "50┤", "0┤"]
     assert line.strip().startswith("└")
     assert {"0:10", "0:20", "0:30"} <= set(moments.split())
     assert any("⠉" in row[36:] or "⠒" in row[36:] for row in plot[:1])

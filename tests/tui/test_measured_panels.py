@@ -4,6 +4,7 @@ from itertools import product
 
 import msgspec
 import pytest
+from textual.geometry import Size
 
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Phase
@@ -102,7 +103,7 @@ def test_no_size_and_no_value_is_too_much(snapshot):
 
 
 def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
-    text = seen(StepTime(id="step"), (85, 10), run(), LIVE)
+    text = seen(StepTime(id="step"), (85, 9), run(), LIVE)
     assert "⁴step, ms" in text
     assert "last 2 s ━ p50 3.41 ━ p95 3.92" in text
     assert "4┤" in text
@@ -113,7 +114,7 @@ def test_the_step_is_shown_with_its_scale_its_phases_and_its_time():
 
 def test_at_the_cursor_stand_the_values_there():
     snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
-    text = seen(StepTime(id="step"), (85, 10), snapshot, AT_10_S)
+    text = seen(StepTime(id="step"), (85, 8), snapshot, AT_10_S)
     assert "at 0:10 ━ mean 7.00" in text
     assert "p50" not in text
     assert "│" in text.splitlines()[1][8:-1]
@@ -134,8 +135,17 @@ def test_the_legend_holds_means_over_the_last_two_seconds():
 
 def test_peaks_beyond_the_scale_are_marked():
     step_ms = (3.0,) * 58 + (90.0,) * 2
-    text = seen(StepTime(id="step"), (85, 10), with_series(run(), step_ms=step_ms), LIVE)
-    assert "4↑┤" in text
+    for rows, mark in ((8, "4↑┤"), (10, "4↑")):
+        text = seen(StepTime(id="step"), (85, rows), with_series(run(), step_ms=step_ms), LIVE)
+        assert mark in text
+
+
+def test_a_high_panel_has_a_line_for_the_step_and_for_each_phase():
+    panel = StepTime(id="step")
+    panel.show(run(), LIVE)
+    rows = panel.painted_at(Size(85, 20), focused=False)[1:-1]
+    inks = {ink for row in rows for text, ink in row if text.strip()}
+    assert {"strong", "line-3", "line-4"} <= inks
 
 
 def test_without_a_step_a_sentence_stands_in_the_middle():

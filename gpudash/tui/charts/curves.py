@@ -59,18 +59,18 @@ def curves(
     plotext.yaxes(left=bool(gutter), right=False)
     # plotext puts its limits into the middle of the outer columns
     plotext.xlim(time_range.middle_of(0), time_range.middle_of(max(time_range.columns - 1, 1)))
-    plotext.ylim(0, top)
+    plotext.ylim(0, 1)  # shares of the top: what is huge would overflow there
     moments = [at_s for at_s in time_ticks(time_range) if time_range.holds(at_s)]
     plotext.xticks(moments, [fmt.minutes(at_s) for at_s in moments])
     ticks = max((rows - AXIS_ROWS) // ROWS_A_TICK, 2)
-    values = [top * number / ticks for number in range(ticks + 1)] if gutter else []
-    plotext.yticks(values, [f"{fmt.compact(one):>{gutter - 1}}" for one in values])
+    shares = [number / ticks for number in range(ticks + 1)] if gutter else []
+    plotext.yticks(shares, [f"{fmt.compact(top * one):>{gutter - 1}}" for one in shares])
     inks = [*dict.fromkeys([*(ink for _, ink in marks), *(one.ink for one in lines)])]
     for at_s, ink in marks:
         plotext.vline(at_s, color=FIRST + inks.index(ink))
     for one in lines:
         for run in one.runs:
-            heights = [min(max(y, 0.0), top) for _, y in run]
+            heights = [min(max(y / top, 0.0), 1.0) for _, y in run]
             plotext.plot(
                 [at_s for at_s, _ in run],
                 heights,
@@ -78,7 +78,10 @@ def curves(
                 color=FIRST + inks.index(one.ink),
             )
     by_code = {str(number): ink for number, ink in enumerate(inks, FIRST)}
-    return tuple(_parts(row, by_code) for row in plotext.build().splitlines()[:rows])
+    first, *others = plotext.build().splitlines()[:rows]
+    if any(y > top for one in lines for run in one.runs for _, y in run):
+        first = first.replace("┤", "↑", 1)  # as columns have it
+    return tuple(_parts(row, by_code) for row in (first, *others))
 
 
 def _parts(row: str, inks: Mapping[str, str]) -> Parts:
