@@ -37,6 +37,17 @@ def refused(capfd: pytest.CaptureFixture[str]) -> Refused:
     return call
 
 
+@pytest.fixture
+def printed(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that calls gpudash, and returns what it printed; all went well."""
+
+    def call(*words: str) -> str:
+        assert main(words) == Exit.DONE
+        return capfd.readouterr().out
+
+    return call
+
+
 def shows(terminal: pexpect.spawn, *texts: str) -> pexpect.spawn:
     """Wait until the terminal has shown these patterns, one after the other."""
     for text in texts:

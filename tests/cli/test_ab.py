@@ -139,38 +139,30 @@ def test_json_holds_everything_in_one_line(capsys):
     assert found | asked | how | change | rates == found
 
 
-class Crowded(Worker):
-    """A worker whose cores other jobs use."""
+class Hindered(Worker):
+    """A worker whose cores other jobs use, and of whose samples three are unreadable."""
+
+    def __init__(self):
+        super().__init__(a_quarter_faster)
+        self.skipped = 3
 
     def take(self):
         return [*super().take(), host(self.now_s, core_wait_pct=48.0)]
 
 
-def test_the_wait_for_a_core_is_reported(capsys):
-    """Otherwise other jobs' effect on the rate would be taken for the lever's."""
+def test_what_took_time_beside_the_lever_is_reported(capsys):
+    """Otherwise it would be taken for the lever's: waits for a core, samples decoded again."""
 
     def out(worker, **how):
-        assert run(ScriptedSession(worker(a_quarter_faster)), **how) == 0
-        return capsys.readouterr().out
-
-    verdict, _ = out(Crowded).splitlines()
-    assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
-    assert json.loads(out(Crowded, as_json=True))["core_wait_pct"] == 48.0
-    assert json.loads(out(Worker, as_json=True))["core_wait_pct"] is None
-
-
-def test_unreadable_samples_are_reported(capsys):
-    """Another sample was decoded for each, which takes time in a step."""
-
-    def out(skipped, **how):
-        worker = Worker(a_quarter_faster)
-        worker.skipped = skipped
         assert run(ScriptedSession(worker), **how) == 0
         return capsys.readouterr().out
 
-    assert out(3).splitlines()[2:] == ["3 unreadable samples skipped"]
-    assert json.loads(out(3, as_json=True))["skipped_samples"] == 3
-    assert json.loads(out(0, as_json=True))["skipped_samples"] == 0
+    verdict, _, samples = out(Hindered()).splitlines()
+    assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
+    assert samples == "3 unreadable samples skipped"
+    for worker, wait, skipped in ((Hindered(), 48.0, 3), (Worker(a_quarter_faster), None, 0)):
+        found = json.loads(out(worker, as_json=True))
+        assert found | {"core_wait_pct": wait, "skipped_samples": skipped} == found
 
 
 def test_the_check_says_whether_it_passed():

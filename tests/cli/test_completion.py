@@ -4,13 +4,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from gpudash.cli.completion import SCRIPTS, SHELLS, complete
-from gpudash.cli.main import main
 from gpudash.cli.verbs import VERBS, load
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload
@@ -22,7 +22,6 @@ def words(*line: str) -> list[str]:
 
 def test_the_first_word_is_a_workload_or_a_verb() -> None:
     assert words("") == [*CATALOGUE, *VERBS]
-    assert words("swe") == ["sweep"]
 
 
 @pytest.mark.parametrize("name", ["", *VERBS])
@@ -36,10 +35,7 @@ def test_levers_are_those_of_the_workload_that_is_named() -> None:
     assert "augment_on=" in words("augment", "--set", "")
     assert "augment_on=" not in words("encdec", "--set", "")
     assert "loss=" in words("sweep", "--preset", "masked_loss", "--vary", "")
-    assert words("augment", "--set", "pipelined=on", "--set", "augment_on=") == [
-        "augment_on=cpu",
-        "augment_on=gpu",
-    ]
+    assert words("--set", "") == [f"{lever.name}=" for lever in find_workload("encdec").levers]
 
 
 def test_a_list_is_completed_with_its_missing_values() -> None:
@@ -48,14 +44,16 @@ def test_a_list_is_completed_with_its_missing_values() -> None:
     assert complete(["sweep", "--vary", "precision=b"])[0] == "open"
 
 
-def test_a_number_has_its_default_and_the_neighbours() -> None:
-    assert words("--set", "batch_size=") == ["batch_size=4", "batch_size=8", "batch_size=16"]
-
-
 @pytest.mark.parametrize(
     ("line", "found"),
     [
         (["--device", "c"], ["cpu", "cuda"]),
+        (["swe"], ["sweep"]),
+        (["--set", "batch_size="], ["batch_size=4", "batch_size=8", "batch_size=16"]),
+        (
+            ["augment", "--set", "pipelined=on", "--set", "augment_on="],
+            ["augment_on=cpu", "augment_on=gpu"],
+        ),
         (["--device=cp"], ["--device=cpu"]),
         (["--color", ""], ["auto", "always", "never"]),
         (["help", "do"], ["doctor"]),
@@ -63,6 +61,7 @@ def test_a_number_has_its_default_and_the_neighbours() -> None:
         (["ab", "jpeg"], ["jpeg_input"]),
         (["--steps", ""], []),
         (["run", "--to", ""], ["csv:", "jsonl:", "prometheus:"]),
+        (["run", "--to", "wan"], ["wandb"]),
         (["export", "run.jsonl", "--to", ""], ["otlp:", "tensorboard:"]),
         (["encdec", ""], []),
         (["--nonsense", "--set", "prec"], ["precision="]),
@@ -86,16 +85,16 @@ def test_a_value_is_one_that_the_option_takes(line: list[str], found: list[str])
         ["why", "tr"],
         ["why", "train.py", "--js"],
         ["tune", "python", "tr"],
+        *(["train", start] for start in ("", "mine", "folder/")),
     ],
 )
 def test_the_shell_completes_a_files_name(line: list[str]) -> None:
     assert complete(line) == ("files", [])
 
 
-def test_there_is_a_script_for_every_shell(capsys: pytest.CaptureFixture[str]) -> None:
+def test_there_is_a_script_for_every_shell(printed: Callable[..., str]) -> None:
     assert set(SCRIPTS) == set(SHELLS)
-    assert main(["completion", "bash"]) == 0
-    assert capsys.readouterr().out == SCRIPTS["bash"]
+    assert printed("completion", "bash") == SCRIPTS["bash"]
 
 
 # ── the shells themselves ───────────────────────────────────────────────────────────────
@@ -171,12 +170,3 @@ def in_fish(shell: str, lines: list[str], program: Path) -> list[str]:
     )
     found = [line.split("\t")[0].replace("\\ ", " ") for line in done.stdout.splitlines()]
     return [f"{typed.rpartition(' ')[0]} {word}" for typed, word in zip(lines, found, strict=True)]
-
-
-def test_the_catalogue_is_what_is_completed() -> None:
-    assert words("--set", "") == [f"{lever.name}=" for lever in find_workload("encdec").levers]
-
-
-@pytest.mark.parametrize("start", ["", "mine", "folder/"])
-def test_the_shell_knows_the_files_that_train_takes(start: str) -> None:
-    assert complete(["train", start]) == ("files", [])

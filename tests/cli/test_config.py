@@ -22,6 +22,7 @@ from gpudash.cli.verbs import VERBS, load
 from gpudash.compare.sweep.presets import ON_GPU
 from gpudash.errors import UsageError
 from tests import worker_double
+from tests.cli.conftest import Refused
 from workloads import CATALOGUE
 
 GUIDE = Path(__file__).parents[2] / "docs/guide/configuration.md"
@@ -259,39 +260,27 @@ def test_a_compared_or_swept_lever_is_not_set_by_the_configuration(project: Path
 )
 @pytest.mark.parametrize("words", [[], ["ab", "--lever", "seed=1,2"]], ids=["dashboard", "ab"])
 def test_a_mistake_in_a_file_is_one_line_with_file_line_and_valid_values(
-    words: list[str],
-    text: str,
-    line: int,
-    message: str,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], text: str, line: int, message: str, project: Path, refused: Refused
 ) -> None:
     path = project / "gpudash.toml"
     path.write_text(text)
-    assert main(words) == 2
-    output, errors = capsys.readouterr()
-    assert output == ""
+    errors = refused(*words)
     assert errors.startswith(f"gpudash: {path}:{line}: ")
     assert message in errors
-    assert errors.count("\n") == 1
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"rate = '\x00'", b"[" * 5000])
 def test_a_file_that_is_no_toml_is_one_line(
-    content: bytes, project: Path, capsys: pytest.CaptureFixture[str]
+    content: bytes, project: Path, refused: Refused
 ) -> None:
     (project / "gpudash.toml").write_bytes(content)
-    assert main([]) == 2
-    assert capsys.readouterr().err.startswith(f"gpudash: {project}/gpudash.toml:")
+    assert refused().startswith(f"gpudash: {project}/gpudash.toml:")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_that_cannot_be_read_is_one_line(
-    project: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_that_cannot_be_read_is_one_line(project: Path, refused: Refused) -> None:
     (project / "gpudash.toml").touch(0o000)
-    assert main([]) == 2
-    assert "cannot be read: Permission denied" in capsys.readouterr().err
+    assert "cannot be read: Permission denied" in refused()
 
 
 @pytest.mark.parametrize(
@@ -303,28 +292,21 @@ def test_a_file_that_cannot_be_read_is_one_line(
     ],
 )
 def test_a_mistake_in_the_environment_names_the_variable(
-    variable: str,
-    value: str,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch, refused: Refused
 ) -> None:
     monkeypatch.setenv(variable, value)
-    assert main([]) == 2
-    errors = capsys.readouterr().err
+    errors = refused()
     assert errors.startswith(f"gpudash: {variable}: ")
     assert message in errors
-    assert errors.count("\n") == 1
 
 
+@pytest.mark.parametrize("words", [["--profile", "quik"], ["info", "--profile", "quik"]])
 def test_an_unknown_profile_names_the_nearest(
-    project: Path, capsys: pytest.CaptureFixture[str]
+    words: list[str], project: Path, refused: Refused
 ) -> None:
     (project / "gpudash.toml").write_text("[profiles.quick]\n[profiles.ci]\n")
-    for words in (["--profile", "quik"], ["info", "--profile", "quik"]):
-        assert main(words) == 2
-        errors = capsys.readouterr().err
-        assert errors == "gpudash: unknown profile 'quik'; valid: ci, quick; did you mean quick?\n"
+    errors = refused(*words)
+    assert errors == "gpudash: unknown profile 'quik'; valid: ci, quick; did you mean quick?\n"
 
 
 def test_an_empty_variable_and_those_read_elsewhere_set_nothing(

@@ -2,7 +2,7 @@ import io
 import os
 import signal
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,31 +19,21 @@ from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot
 
 
-class Ended:
-    """A session that ends as soon as it is started."""
-
-    sink_failures: ClassVar = {}
-
-    def __init__(self, snapshot, failure=None, steps_per_s=25.0, limits=None):
-        self.snapshot = snapshot
-        self.failure = failure
-        self.steps_per_s = steps_per_s
-        self.limits = limits or Limits()
-
-    def start(self, listener):
-        listener.on_snapshot(self.snapshot)
-
-    def wait(self, timeout_s):
-        return True
-
-    def close(self):
-        pass
-
-    def finish_sink(self, name):
-        pass
-
-    def has_rows(self, sink):
-        return True
+def ended(snapshot, path="run.csv", failure=None, steps_per_s=25.0):
+    """The exit code of a session that ends as soon as it is started."""
+    session = SimpleNamespace(
+        snapshot=snapshot,
+        failure=failure,
+        steps_per_s=steps_per_s,
+        limits=Limits(),
+        sink_failures={},
+        start=lambda listener: listener.on_snapshot(snapshot),
+        wait=lambda _timeout_s: True,
+        close=lambda: None,
+        finish_sink=lambda _name: None,
+        has_rows=lambda _sink: True,
+    )
+    return run_headless(session, Path(path))
 
 
 TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
@@ -51,19 +41,19 @@ TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
 
 def lines(capsys, skipped_samples, failure=None):
     snapshot = Snapshot(state="finished", total_steps=30, skipped_samples=skipped_samples)
-    run_headless(Ended(snapshot, failure), Path("run.csv"))
+    ended(snapshot, failure=failure)
     return capsys.readouterr().err.splitlines()
 
 
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
 def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
     assert progress_line(Snapshot(state=state, total_steps=30, planned_steps=90)) == ""
-    assert run_headless(Ended(Snapshot(state=state, total_steps=30)), Path("run.csv")) == 0
+    assert ended(Snapshot(state=state, total_steps=30)) == 0
     assert capsys.readouterr().err.splitlines() == [TRAINED]
 
 
 def test_an_unmeasured_rate_is_not_a_number(capsys):
-    run_headless(Ended(Snapshot(total_steps=1), steps_per_s=None), Path("run.csv"))
+    ended(Snapshot(total_steps=1), steps_per_s=None)
     assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
 
 
@@ -87,9 +77,9 @@ def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
 
 
 def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
-    run_headless(Ended(Snapshot(state="finished", total_steps=30)), Path("a\nb.csv"))
+    ended(Snapshot(state="finished", total_steps=30), "a\nb.csv")
     failed = Failed(kind="error", sentence="it broke")
-    run_headless(Ended(Snapshot(state="failed"), failed), Path("a\tb.csv"))
+    ended(Snapshot(state="failed"), "a\tb.csv", failed)
     assert capsys.readouterr().err.splitlines() == [
         r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
         r"gpudash: it broke; recorded until then to 'a\tb.csv'",

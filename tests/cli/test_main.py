@@ -8,13 +8,13 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pexpect
 import pytest
 
-from gpudash.cli.main import main
 from tests import waiting, worker_double
 from tests.cli.conftest import Refused
 from tests.waiting import until
@@ -182,20 +182,17 @@ def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path
     assert rows.endswith("\n")
 
 
-def test_list_names_every_lever_and_its_default(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list"]) == 0
-    text = capsys.readouterr().out
+def test_list_names_every_lever_and_its_default(printed: Callable[..., str]) -> None:
+    text = printed("list")
     assert "encdec (default)" in text
     assert "pipelined = off   [off, on]   takes effect: next step" in text
-    assert main(["list", "--json"]) == 0
-    entry, *_ = json.loads(capsys.readouterr().out)["workloads"]
+    entry, *_ = json.loads(printed("list", "--json"))["workloads"]
     assert entry["name"] == "encdec"
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}
 
 
-def test_list_shows_the_default_of_a_lever_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "masked_loss"]) == 0
-    text = capsys.readouterr().out
+def test_list_shows_the_default_of_a_lever_on_a_cpu(printed: Callable[..., str]) -> None:
+    text = printed("list", "masked_loss")
     assert "\n  batch_size = 256, on a CPU 16   [a whole number from" in text
     assert "\n  num_workers = 2   [" in text
 

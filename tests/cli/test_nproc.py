@@ -1,6 +1,6 @@
 """`--nproc N`: its plan, and refusals before anything starts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,13 +64,12 @@ def test_errors_are_one_line(line: str, why: str, refused: Refused):
 
 
 def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
-    capsys: pytest.CaptureFixture[str],
+    printed: Callable[..., str],
 ):
     how = ("--rounds", "3", "--steps", "5", "--dry-run")
-    assert main(["sweep", "encdec", "--nproc", "1,2", *how]) == 0
-    printed = capsys.readouterr().out
-    assert "2 settings, 3 rounds: 6 blocks" in printed
-    assert "nproc: each number of processes is a training of its own" in printed
+    said = printed("sweep", "encdec", "--nproc", "1,2", *how)
+    assert "2 settings, 3 rounds: 6 blocks" in said
+    assert "nproc: each number of processes is a training of its own" in said
 
 
 def test_one_process_gets_no_levers_of_several():

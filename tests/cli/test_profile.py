@@ -117,15 +117,14 @@ def test_errors_are_one_line_before_anything_starts(refused, words, why):
     assert why in refused("profile", *words)
 
 
-def test_a_trace_is_read_and_laid_beside_another(capsys):
+def test_a_trace_is_read_and_laid_beside_another(printed):
     path = str(shutil.copy(TRACE, os.fsdecode(b"b\xe4r.json")))
-    assert main(["profile", "--read", path, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["trace"].endswith("b\ufffdr.json")
-    assert main(["profile", "--read", path]) == 0
-    alone = capsys.readouterr().out
+    document = json.loads(printed("profile", "--read", path, "--json"))
+    assert document["trace"].endswith("b\ufffdr.json")
+    alone = printed("profile", "--read", path)
     assert alone.startswith("1 step traced")
-    assert main(["profile", "--read", path, "--against", path]) == 0
-    assert capsys.readouterr().out.startswith(alone.rstrip("\n"))
+    beside = printed("profile", "--read", path, "--against", path)
+    assert beside.startswith(alone.rstrip("\n"))
 
 
 # ── how it comes to its end ─────────────────────────────────────────────────────────────

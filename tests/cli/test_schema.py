@@ -18,12 +18,8 @@ from tests.scripted_worker import TRACE, Worker
 
 
 @pytest.fixture
-def schema(capsys):
-    def published(name):
-        assert main(["schema", name]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return published
+def schema(printed):
+    return lambda name: json.loads(printed("schema", name))
 
 
 def agrees(text, schema):
@@ -55,24 +51,23 @@ def test_what_verbs_print_as_json_has_a_schema():
         ("profile", ["--read", str(TRACE), "--against", str(TRACE)]),
     ],
 )
-def test_what_a_verb_prints_agrees(schema, capsys, monkeypatch, name, words):
+def test_what_a_verb_prints_agrees(schema, printed, monkeypatch, name, words):
     monkeypatch.setattr("gpudash.cli.doctor._torch", lambda: iter(()))
-    assert main([name, "--json", *words]) == 0
-    agrees(capsys.readouterr().out, schema(name))
+    agrees(printed(name, "--json", *words), schema(name))
 
 
-def test_a_verdict_agrees(schema, capsys):
+def test_a_verdict_agrees(schema, capfd):
     assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), as_json=True) == 0
-    agrees(capsys.readouterr().out, schema("ab"))
+    agrees(capfd.readouterr().out, schema("ab"))
     few = test_ab.Comparison(test_ab.question(pairs=2))
     agrees(msgspec.json.encode(document(few, Snapshot())), schema("ab"))
 
 
-def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capsys, tmp_path):
+def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):
     file = test_sweep.sweep_file(tmp_path)
     session = ScriptedSession(Worker(test_sweep.step_ms))
     assert test_sweep.run(session, file=file, json=True) == 0
-    printed = agrees(capsys.readouterr().out, schema("sweep"))
+    printed = agrees(capfd.readouterr().out, schema("sweep"))
     written = agrees((tmp_path / "s.json").read_text(), schema("sweep"))
     assert printed["table"] == written["table"]
     first, second, *_ = written["table"]

@@ -6,51 +6,49 @@ import msgspec
 import pytest
 
 from gpudash.cli.catalogue import Shown, look_up
-from gpudash.cli.main import main
 from workloads.levers import LeverError
 
 
-def show(what: str, workload: str | None = None, *, as_json: bool = False) -> int:
-    more = ["--workload", workload] if workload else []
-    return main(["show", what, *more, *(["--json"] if as_json else [])])
+def test_a_value_is_shown_with_its_source_note_and_lines(printed) -> None:
+    shown = printed("show", "precision=bf16")
+    for part in (
+        "Source: torch.backends, torch.autocast\n",
+        "precision=bf16: The weights stay float32.",
+        "\n+    with torch.autocast(device.type, dtype=torch.bfloat16):\n",
+        "Marked against a plain training loop",
+    ):
+        assert part in shown
+    assert "fp32_precision" not in shown
 
 
-def test_a_value_is_shown_with_its_source_note_and_lines(capsys) -> None:
-    assert show("precision=bf16") == 0
-    printed = capsys.readouterr().out
-    assert "Source: torch.backends, torch.autocast\n" in printed
-    assert "precision=bf16: The weights stay float32." in printed
-    assert "\n+    with torch.autocast(device.type, dtype=torch.bfloat16):\n" in printed
-    assert "Marked against a plain training loop" in printed
-    assert "fp32_precision" not in printed
-
-
-def test_a_lever_is_shown_with_all_its_values(capsys) -> None:
-    assert show("precision") == 0
-    printed = capsys.readouterr().out
-    places = [printed.index(f"precision={value}: ") for value in ("fp32", "tf32", "bf16")]
+def test_a_lever_is_shown_with_all_its_values(printed) -> None:
+    shown = printed("show", "precision")
+    places = [shown.index(f"precision={value}: ") for value in ("fp32", "tf32", "bf16")]
     assert places == sorted(places)
 
 
-def test_any_number_is_written_into_the_lines(capsys) -> None:
-    show("num_workers=16")
-    assert "\n+loader = DataLoader(dataset, batch_size=batch_size, num_workers=16)\n" in (
-        capsys.readouterr().out
-    )
-    show("num_workers")
-    assert "num_workers=N)" in capsys.readouterr().out
-
-
-def test_without_lines_only_the_reason_is_shown(capsys) -> None:
-    show("channels_last=off")
-    printed = capsys.readouterr().out
-    assert printed.endswith("channels_last=off: PyTorch's default: there is nothing to write.\n")
+@pytest.mark.parametrize(
+    ("what", "line"),
+    [
+        (
+            "num_workers=16",
+            "\n+loader = DataLoader(dataset, batch_size=batch_size, num_workers=16)\n",
+        ),
+        ("batch_size=08", "batch_size=8: "),
+        ("num_workers", "num_workers=N)"),
+        (
+            "channels_last=off",  # without lines there is the reason alone
+            "\n\nchannels_last=off: PyTorch's default: there is nothing to write.\n",
+        ),
+    ],
+)
+def test_any_number_is_written_into_the_lines(what: str, line: str, printed) -> None:
+    assert line in printed("show", what)
 
 
 @pytest.mark.parametrize("what", ["pipelined", "loss=minmax", "seed=3", "model_scale"])
-def test_the_document_is_the_record_and_says_its_version(what: str, capsys) -> None:
-    show(what, as_json=True)
-    document = capsys.readouterr().out
+def test_the_document_is_the_record_and_says_its_version(what: str, printed) -> None:
+    document = printed("show", what, "--json")
     assert msgspec.json.decode(document, type=Shown) == look_up(what, None)
     assert json.loads(document)["schema_version"] == 1
 

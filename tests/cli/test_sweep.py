@@ -65,6 +65,18 @@ def run(session, *, file=None, known=(), grid=GRID, **outputs):
     )
 
 
+@pytest.fixture
+def swept(tmp_path, capsys):
+    """Return a function that sweeps into a file; it returns exit code, output and complaint."""
+
+    def call(worker=None, *, resume=False, outputs=(), **how):
+        file, session = sweep_file(tmp_path, resume=resume), ScriptedSession(worker, **how)
+        known = {"file": file, "known": file.known, "csv": tmp_path / "s.csv"}
+        return run(session, **known, **dict(outputs)), *capsys.readouterr()
+
+    return call
+
+
 # ── the grid ───────────────────────────────────────────────────────────────────────
 
 
@@ -302,16 +314,12 @@ def test_unreadable_samples_are_reported(tmp_path, capsys):
     assert "unreadable" not in capsys.readouterr().out
 
 
-def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, capsys):
-    csv = tmp_path / "s.csv"
-    file = sweep_file(tmp_path)
-    assert described(csv).skipped_samples is None
-    run(ScriptedSession(unreadable(3), turns=35), file=file, csv=csv)
-    assert described(csv).skipped_samples == 3
-    file = sweep_file(tmp_path, resume=True)
-    assert run(ScriptedSession(unreadable(2)), file=file, known=file.known, csv=csv) == 0
-    assert described(csv).skipped_samples == 5
-    assert capsys.readouterr().out.endswith("\n5 unreadable samples skipped\n")
+def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, swept):
+    swept(unreadable(3), turns=35)
+    assert described(tmp_path / "s.csv").skipped_samples == 3
+    code, table, _ = swept(unreadable(2), resume=True)
+    assert described(tmp_path / "s.csv").skipped_samples == 5
+    assert (code, table.splitlines()[-1]) == (0, "5 unreadable samples skipped")
 
 
 def titled(settings=(), notes=(), device=DEVICE, grid=GRID, **in_force):
@@ -364,21 +372,19 @@ def test_the_title_names_what_was_set_and_what_this_machine_chose(how, title):
     ids=["some out of memory", "all out of memory", "some refused"],
 )
 def test_cells_that_cannot_be_run_say_so_and_the_sweep_is_a_success(
-    tmp_path, capsys, hinders, said, failed
+    tmp_path, swept, hinders, said, failed
 ):
-    assert run(ScriptedSession(Worker(step_ms, **hinders)), file=sweep_file(tmp_path)) == 0
-    assert capsys.readouterr().out.count("out of memory") == said
+    code, table, _ = swept(Worker(step_ms, **hinders))
+    assert (code, table.count("out of memory")) == (0, said)
     rows = read_rows(tmp_path / "s.csv")
     assert sum(bool(row.failure or row.refused) for row in rows) == failed
 
 
-def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, capsys):
+def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, swept):
     worker = Worker(refuses=lambda settings: f"no batches of {settings['batch_size']}")
-    session, csv, markdown = ScriptedSession(worker), tmp_path / "s.csv", tmp_path / "t.md"
-    assert run(session, file=sweep_file(tmp_path), csv=csv, markdown=markdown) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    last = captured.err.splitlines()[-1]
+    code, table, said = swept(worker, outputs={"markdown": tmp_path / "t.md"})
+    assert (code, table) == (2, "")
+    last = said.splitlines()[-1]
     assert last.startswith("gpudash: no setting could be run: no batches of ")
     assert last.count("no batches of 8") == last.count("no batches of 16") == 1
     assert list(tmp_path.iterdir()) == []
@@ -388,19 +394,17 @@ def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_pa
     ("ctrl_c", "code", "why"), [(False, 1, "the training ended"), (True, 130, "interrupted")]
 )
 def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
-    tmp_path, capsys, ctrl_c, code, why
+    tmp_path, swept, ctrl_c, code, why
 ):
     csv = tmp_path / "s.csv"
-    session = ScriptedSession(Worker(step_ms), turns=35, ctrl_c=ctrl_c)
-    assert run(session, file=sweep_file(tmp_path), csv=csv) == code
+    ended, table, said = swept(Worker(step_ms), turns=35, ctrl_c=ctrl_c)
     there = len(read_rows(csv))
     assert 4 < there < 8
-    file = sweep_file(tmp_path, resume=True)
-    assert len(file.known) == 4  # the second round is measured anew, by the one process
-    captured = capsys.readouterr()
-    assert "25.0" in captured.out
-    assert f"{why} after {there} of 8 blocks; --resume finishes {csv}" in captured.err
-    assert run(ScriptedSession(Worker(step_ms)), file=file, known=file.known, csv=csv) == 0
+    assert (ended, "25.0" in table) == (code, True)
+    assert f"{why} after {there} of 8 blocks; --resume finishes {csv}" in said
+    finishes = Worker(step_ms)
+    assert swept(finishes, resume=True)[0] == 0
+    assert len(finishes.began) == 4  # the second round is measured anew, by the one process
     rows = read_rows(csv)
     assert len({(row.round, row.cell) for row in rows}) == len(rows) == 8
 
@@ -446,19 +450,16 @@ def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch
         main([*WHOLE, str(csv), "--rounds", "3"])
 
 
-def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, capsys):
+def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, swept):
     file = sweep_file(tmp_path)
     other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
     file.started_on(in_process(Worker().start(), device=other))
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
-    file = sweep_file(tmp_path, resume=True)
     worker = Worker(step_ms)
-    assert run(ScriptedSession(worker), file=file, known=file.known) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "was measured with NVIDIA A10G GPU-2; this is NVIDIA H200 GPU-1111" in captured.err
-    assert worker.began == []
+    code, table, said = swept(worker, resume=True)
+    assert (code, table, worker.began) == (2, "", [])
+    assert "was measured with NVIDIA A10G GPU-2; this is NVIDIA H200 GPU-1111" in said
     assert len(read_rows(tmp_path / "s.csv")) == 1
 
 
@@ -485,47 +486,50 @@ def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, m
 
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
-def test_a_worker_that_fails_at_the_start_leaves_a_line_and_no_file(tmp_path, kind, code, capsys):
-    session = ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))
-    assert run(session, file=sweep_file(tmp_path), csv=tmp_path / "s.csv") == code
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.splitlines()[-1] == "gpudash: it cannot be"
+def test_a_worker_that_fails_at_the_start_leaves_a_line_and_no_file(tmp_path, kind, code, swept):
+    ended, table, said = swept(failure=Failed(kind=kind, sentence="it cannot be"))
+    assert (ended, table, said.splitlines()[-1]) == (code, "", "gpudash: it cannot be")
     assert list(tmp_path.iterdir()) == []
 
 
 # ── how far it is ───────────────────────────────────────────────────────────────────────
 
 
-def test_the_progress_line_counts_blocks_and_seconds(monkeypatch):
+EARLIER = [BlockRow(round=0, cell=cell, steps=3, samples=24, busy_s=0.1) for cell in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("known", "before", "later", "at_last"),
+    [
+        (
+            (),
+            "░░░░░░░░░░░░░░░░░░░░ 0/8 blocks",
+            "█████░░░░░░░░░░░░░░░ 2/8 blocks, 30 s left",
+            "████████████████████ 8/8 blocks, 0 s left",
+        ),
+        (  # no block of an earlier run took any of this time
+            EARLIER,
+            "██████████░░░░░░░░░░ 4/8 blocks",
+            "███████████████░░░░░ 6/8 blocks, 10 s left",
+            "████████████████████ 8/8 blocks, 0 s left",
+        ),
+    ],
+)
+def test_the_progress_line_counts_blocks_and_seconds(monkeypatch, known, before, later, at_last):
     now_s = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    recorded = RecordedSweep(Sweep(GRID), None)
+    recorded = RecordedSweep(Sweep(GRID, known), None)
     assert recorded.line(Snapshot(workload="encdec", status="loading")) == "encdec: loading"
     conducted = Conducted(recorded, Worker(step_ms))
     shown = Snapshot(workload="encdec")
-    assert recorded.line(shown) == "encdec ░░░░░░░░░░░░░░░░░░░░ 0/8 blocks"
+    assert recorded.line(shown) == f"encdec {before}"
     now_s = 10.0
-    while "2/8" not in recorded.line(shown):
+    while recorded.line(shown).split()[2] != later.split()[1]:
         conducted.turn()
-    assert recorded.line(shown) == "encdec █████░░░░░░░░░░░░░░░ 2/8 blocks, 30 s left"
+    assert recorded.line(shown) == f"encdec {later}"
     assert recorded.line(Snapshot(workload="encdec", quiet_s=6.0)).endswith(", no step for 6 s")
     conducted.run()
-    assert recorded.line(shown) == "encdec ████████████████████ 8/8 blocks, 0 s left"
-
-
-def test_the_time_left_counts_no_block_of_an_earlier_run(monkeypatch):
-    now_s = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    known = [BlockRow(round=0, cell=cell, steps=3, samples=24, busy_s=0.1) for cell in range(4)]
-    recorded = RecordedSweep(Sweep(GRID, known), None)
-    conducted = Conducted(recorded, Worker(step_ms))
-    shown = Snapshot(workload="encdec")
-    assert recorded.line(shown).endswith("4/8 blocks")
-    now_s = 10.0
-    while "6/8" not in recorded.line(shown):
-        conducted.turn()
-    assert recorded.line(shown).endswith("6/8 blocks, 10 s left")
+    assert recorded.line(shown) == f"encdec {at_last}"
 
 
 def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):

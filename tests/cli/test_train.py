@@ -62,25 +62,23 @@ def test_a_broken_msgspec_on_its_path_does_no_harm(folder: Path, monkeypatch, ca
 @pytest.mark.parametrize(
     "words", [("train", "mine.py:linear"), ("train", "installed"), ("installed",)]
 )
-def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], capfd) -> None:
-    assert main([*words, "--steps", "5", "--record", "-", "-q", "--set", "width=16"]) == 0
-    row = capfd.readouterr().out.splitlines()[1]
+def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], printed) -> None:
+    how = ("--steps", "5", "--record", "-", "-q", "--set", "width=16")
+    row = printed(*words, *how).splitlines()[1]
     assert f",{words[-1]},0,2," in row
     assert "bias=on;depth=2;width=16;kind=a;" in row
 
 
-def test_an_ab_moves_its_own_levers(capfd, monkeypatch) -> None:
-    monkeypatch.setattr(block_trial, "BLOCK_S", 0.01)
-    monkeypatch.setattr(block_trial, "RUN_S", 0.01)
-    assert main(["ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q"]) == 0
-    verdict = json.loads(capfd.readouterr().out)
-    assert (verdict["workload"], verdict["lever"], verdict["b"]) == ("mine.py", "width", "16")
+def test_an_ab_moves_its_own_levers(printed, monkeypatch) -> None:
+    for name in ("BLOCK_S", "RUN_S"):
+        monkeypatch.setattr(block_trial, name, 0.01)
+    asked = ("--lever", "width=8,16", "--pairs", "2", "--json", "-q")
+    verdict = json.loads(printed("ab", "mine.py", *asked))
+    assert verdict | {"workload": "mine.py", "lever": "width", "b": "16"} == verdict
 
 
-def test_a_sweep_varies_its_own_levers() -> None:
-    vary = ("--vary", "kind=a,b", "--rounds", "2", "--steps", "3")
-    assert main(["sweep", "mine.py", *vary, "--markdown", "table.md", "-q"]) == 0
-    table = Path("table.md").read_text()
+def test_a_sweep_varies_its_own_levers(printed) -> None:
+    table = printed("sweep", "mine.py", "--vary", "kind=a,b", "--rounds", "2", "--steps", "3", "-q")
     assert "mine.py on CPU" in table
     assert "kind" in table
 
@@ -103,26 +101,21 @@ def test_errors_are_one_line(words: list[str], why: str, refused) -> None:
     assert why in refused(*words)
 
 
-def test_it_is_listed_and_installed_ones_are_named_without_importing_them(capsys) -> None:
-    assert main(["list", "mine.py"]) == 0
-    listed = capsys.readouterr().out
+def test_it_is_listed_and_installed_ones_are_named_without_importing_them(printed) -> None:
+    listed = printed("list", "mine.py")
     assert listed.startswith("mine.py: Fit a sum.\n  source: mine.py\n")
     assert "\n  width = 8   [8, 16]   takes effect: rebuilt model\n" in listed
-    assert main(["list"]) == 0
-    listed = capsys.readouterr().out
-    assert "installed: installed, from package_of_mine:linear" in listed
+    assert "from package_of_mine" not in listed
+    assert "installed: installed, from package_of_mine:linear" in printed("list")
     assert "package_of_mine" not in sys.modules
-    assert main(["list", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(printed("list", "--json"))
     assert document["installed"]["installed"] == "package_of_mine:linear"
 
 
-def test_the_lines_for_its_own_lever_are_in_the_workload(capsys) -> None:
-    assert main(["show", "width=16", "--workload", "mine.py"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
+def test_the_lines_for_its_own_lever_are_in_the_workload(printed) -> None:
+    shown = " ".join(printed("show", "width=16", "--workload", "mine.py").split())
     assert "width=16: No lines are written for width; those of a workload's own lever" in shown
-    assert main(["show", "precision=bf16", "--workload", "mine.py"]) == 0
-    assert "torch.autocast" in capsys.readouterr().out
+    assert "torch.autocast" in printed("show", "precision=bf16", "--workload", "mine.py")
 
 
 def test_a_terminal_shows_what_it_waits_for_and_clears_it(capsys, monkeypatch) -> None:

@@ -1,6 +1,7 @@
 """`gpudash tune`: what it prints, saves and remembers, and how it ends."""
 
 import json
+import re
 import sys
 import tomllib
 from argparse import Namespace
@@ -74,17 +75,13 @@ def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
 def test_it_prints_what_was_tried_the_verdict_and_the_lines_of_pytorch():
     printed = list(lines(tuned(), LEFT_OUT))
     assert printed[0] == "tried, each against the best of then:"
-    assert any(
-        one.startswith("  channels_last off → on") and one.endswith(" %, taken") for one in printed
-    )
+    assert re.search("\n  channels_last off → on .* %, taken\n", "\n".join(printed))
     assert (
         "not tried: seed, data (it changes the training itself: --levers tries it); "
         "pin_memory (it needs a GPU)"
     ) in printed
     verdict = next(at for at, one in enumerate(printed) if " % faster [" in one)
-    assert "+model = build_model().to(device)" in "\n".join(printed[verdict:]) or any(
-        "channels_last" in one and one.startswith("+") for one in printed[verdict:]
-    )
+    assert any("channels_last" in one and one.startswith("+") for one in printed[verdict:])
 
 
 def test_why_a_value_could_not_be_tried_is_said():
@@ -118,23 +115,29 @@ def test_the_progress_line_says_what_is_tried_and_the_best_so_far():
 # ── how it ends ─────────────────────────────────────────────────────────────────────────
 
 
+def nothing_faster():
+    return tuned(Training(lambda _settings: 50.0, noise=0.001))
+
+
 def test_scripts_learn_from_the_exit_code_whether_something_is_faster(capsys):
-    same = tuned(Training(lambda _settings: 50.0, noise=0.001))
+    same = nothing_faster()
     assert concluded(tuned(), exit_code=True) == Exit.DONE
     assert concluded(same, exit_code=True) == Exit.NOT_SHOWN
-    assert concluded(same) == Exit.DONE
-    assert "nothing faster was found" in capsys.readouterr().out
+    assert concluded(same, save="fast") == Exit.DONE
+    said = capsys.readouterr()
+    assert "nothing faster was found" in said.out
+    assert "no profile fast was saved" in said.err
+    assert not Path("gpudash.toml").exists()
 
 
 def test_what_was_proven_is_remembered_and_where_nothing_was_all_is_tried_again():
     """A second tune has to measure something: the script may be another one by then."""
-    same = tuned(Training(lambda _settings: 50.0, noise=0.001))
     of = tune_memory.Circumstances(
         workload="encdec", command=(), found="", settings={}, levers=(), device="GPU", versions={}
     )
     concluded(tuned(), circumstances=of)
     assert tune_memory.recall(of) == {"channels_last": "on", "precision": "bf16"}
-    concluded(same, circumstances=of)
+    concluded(nothing_faster(), circumstances=of)
     assert tune_memory.recall(of) is None
 
 
@@ -154,12 +157,9 @@ def test_interrupted_it_says_the_best_so_far(capsys):
     said = capsys.readouterr()
     assert "no verdict: interrupted; the best so far, not proven: channels_last=on" in said.err
     assert "channels_last off → on" in said.out
-
-
-def test_interrupted_before_anything_was_tried_there_is_nothing_to_say(capsys):
-    found = tuning("channels_last")
-    Conducted(found, Training(faster_in_nhwc)).turn(3)
-    assert concluded(found, interrupted=True) == Exit.INTERRUPTED
+    early = tuning("channels_last")
+    Conducted(early, Training(faster_in_nhwc)).turn(3)
+    assert concluded(early, interrupted=True) == Exit.INTERRUPTED
     assert capsys.readouterr().err == "gpudash: no verdict: interrupted\n"
 
 
@@ -202,12 +202,6 @@ def test_on_a_full_disk_the_file_stays_as_it_is(monkeypatch):
     with pytest.raises(RecordingError, match=r"not saved: pyproject.toml: the disk is full"):
         saved_profile.write(path, "fast", "encdec", {"precision": "bf16"})
     assert path.read_text() == "[tool.gpudash]\nrate = 2\n"
-
-
-def test_nothing_is_saved_where_nothing_is_faster(capsys):
-    concluded(tuned(Training(lambda _settings: 50.0, noise=0.001)), save="fast")
-    assert "no profile fast was saved" in capsys.readouterr().err
-    assert not Path("gpudash.toml").exists()
 
 
 def test_a_file_that_cannot_take_it_stays_as_it_is():

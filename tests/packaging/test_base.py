@@ -118,27 +118,20 @@ def test_gpudash_alone_says_in_one_screen_what_can_be_done(gpudash) -> None:
     assert len(done.stdout.splitlines()) <= 24
 
 
-def test_a_script_runs_as_without_gpudash_by_the_shells_python(
-    gpudash, programs: Path, environment, tmp_path: Path
+@pytest.mark.parametrize("is_activated", [False, True])
+def test_a_script_runs_by_the_shells_python_or_that_of_an_activated_environment(
+    gpudash, environment, tmp_path: Path, *, is_activated: bool
 ) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "python").symlink_to("/bin/echo")
-    environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").symlink_to("/bin/echo")
+    environment |= (
+        {"VIRTUAL_ENV": str(tmp_path)}
+        if is_activated
+        else {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{environment['PATH']}"}
+    )
     (tmp_path / "train.py").touch()
     done = gpudash("run", "--watch", "train.py", "--lr", "1")
     assert (done.returncode, done.stdout) == (0, "train.py --lr 1\n")
-
-
-def test_an_activated_environments_python_is_taken_first(
-    gpudash, programs: Path, environment, tmp_path: Path
-) -> None:
-    place = tmp_path / "venv" / "bin"
-    place.mkdir(parents=True)
-    (place / "python").symlink_to("/bin/echo")
-    environment["VIRTUAL_ENV"] = str(place.parent)
-    (tmp_path / "train.py").touch()
-    assert gpudash("run", "--watch", "train.py").stdout == "train.py\n"
 
 
 def test_a_recording_is_reported_exported_compared_and_replayed(

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gpudash import rendezvous
+from gpudash.cli.headless import News
 from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State
@@ -21,7 +22,6 @@ from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
-from gpudash.snapshot import Snapshot
 from tests.lives import told_by
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
@@ -219,44 +219,25 @@ def test_a_profile_of_rank_0_alone_keeps_no_rank_from_training(two, tmp_path):
     two.switch()
 
 
-class Screen:
-    """A listener that keeps the newest snapshot, and what is printed."""
-
-    def __init__(self):
-        self.lines = []
-
-    def on_snapshot(self, snapshot):
-        self.newest = snapshot
-
-    def on_log(self, lines):
-        pass
-
-    def on_output(self, lines, replaces):
-        self.lines += lines
-
-    def on_rewind(self):
-        pass
-
-
 def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_and_recorded(
     two, tmp_path
 ):
     two.leave()
-    path, screen = tmp_path / "run.csv", Screen()
+    path, news = tmp_path / "run.csv", News()
     source = two.source = ScriptSource("train.py", two.held, two.place)
     session = Session(Plan(workload="train.py", settings={}), start_source=lambda _: source)
     session.begin_sink("recording", path)
-    session.start(screen)
+    session.start(news)
     try:
         end_s = time.monotonic() + WAIT_S
-        while not has_host_of(2, screen):
+        while not has_host_of(2, news.snapshot.ranks):
             assert time.monotonic() < end_s
             session.wait(0.05)
         two.end_file.touch()
         assert session.wait(WAIT_S)
     finally:
         session.close()
-    assert "weights equal" in screen.lines
+    assert "weights equal" in news.lines
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     for name in ("cpu_pct", "worker_rss_mib"):
@@ -265,8 +246,7 @@ def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_
     assert [row.host is not None for row in replayed(path).snapshot.ranks] == [True] * 2
 
 
-def has_host_of(count, screen):
-    ranks = getattr(screen, "newest", Snapshot()).ranks
+def has_host_of(count, ranks):
     return len(ranks) == count and all(
         row.host is not None and row.host.number("cpu_pct") for row in ranks
     )
