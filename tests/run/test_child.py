@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -51,6 +52,8 @@ def left_behind(folder, name="gpudash-abcd_123.s"):
 def test_the_directory_exists_until_cleanup(folder):
     made = Scratch()
     assert Path(made.name).parent == folder
+    Scratch().cleanup()  # this process's own stays
+    assert Path(made.name).exists()
     made.cleanup()
     made.cleanup()
     assert not list(folder.iterdir())
@@ -63,13 +66,6 @@ def test_directories_in_use_stay_and_those_of_killed_processes_are_removed(folde
     owner.wait()
     Scratch().cleanup()
     assert not list(folder.iterdir())
-
-
-def test_this_processs_own_directory_stays(folder):
-    first = Scratch()
-    Scratch().cleanup()
-    assert Path(first.name).exists()
-    first.cleanup()
 
 
 def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatch):
@@ -89,27 +85,29 @@ def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatc
 
 
 def test_a_file_system_without_locks_will_do_and_nothing_is_removed_there(folder, monkeypatch):
-    def refuse(_fd, _operation):
-        raise OSError(95, "Operation not supported")
-
     there = left_behind(folder)
-    monkeypatch.setattr(child.fcntl, "flock", refuse)
+    monkeypatch.setattr(child.fcntl, "flock", Mock(side_effect=OSError(95, "not supported")))
     made = Scratch()
     assert Path(made.name).exists()
     made.cleanup()
     assert there.exists()
 
 
-def test_another_users_directory_stays(folder, monkeypatch):
-    there = left_behind(folder)
-    monkeypatch.setattr(os, "geteuid", lambda: there.stat().st_uid + 1)
-    Scratch().cleanup()
-    assert there.exists()
+NAME = "gpudash-abcd_123.s"
 
 
-@pytest.mark.parametrize("name", ["gpudash", "gpudash-notes.s", "gpudash-projects", "other.s"])
-def test_directories_of_other_names_stay(folder, name):
+@pytest.mark.parametrize(
+    ("name", "of_another"),
+    [
+        (NAME, 1),
+        *((name, 0) for name in ("gpudash", "gpudash-notes.s", "gpudash-projects", "other.s")),
+    ],
+)
+def test_another_users_directory_and_those_of_other_names_stay(
+    folder, monkeypatch, name, of_another
+):
     there = left_behind(folder, name)
+    monkeypatch.setattr(os, "geteuid", lambda: there.stat().st_uid + of_another)
     Scratch().cleanup()
     assert there.exists()
 

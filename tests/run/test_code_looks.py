@@ -1,5 +1,9 @@
 """Where a script is at random moments: the line of its own code that costs most."""
 
+from types import SimpleNamespace
+
+import pytest
+
 from gpudash.protocol.answer import Answer, Without
 from gpudash.protocol.inspections import CodeLine
 from gpudash.ranks.stacks import frames, own_frame
@@ -18,83 +22,59 @@ def answered(code_ms=5.0, **changes):
     return Snapshot(**{**able, **changes})
 
 
-class Reply:
-    is_whole = True
-
-    def __init__(self, text):
-        self.text = text
-
-    def read(self):
-        return self.text
-
-
-def looked(snapshot, *texts, seconds=60):
-    """Look for so long at a training that is at these places in turn; return what is said."""
+def looked(*snapshots, places, seconds=60):
+    """Look for so long at each, at these places in turn; return how often, and what is said."""
     asked, said = [], []
 
     def ask():
-        asked.append(texts[len(asked) % len(texts)])
-        return Reply(asked[-1])
+        asked.append(places[len(asked) % len(places)])
+        return asked[-1] and SimpleNamespace(is_whole=True, read=lambda: asked[-1])
 
     looks = CodeLooks(ask, said.append)
-    for tick in range(seconds * 20):
-        looks.look(tick / 20, snapshot)
-    return asked, said
+    for tick in range(len(snapshots) * seconds * 20):
+        looks.look(tick / 20, snapshots[tick // (seconds * 20)])
+    return len(asked), said
 
 
 def test_the_line_that_is_met_most_often_comes_first():
     rare, often = SCRIPT.format(3, "<module>"), SCRIPT.format(7, "augment")
-    asked, (said,) = looked(answered(), often, often, rare, often)
-    assert len(asked) == LOOKS
+    asked, (said,) = looked(answered(), places=(often, often, rare, often))
+    assert asked == LOOKS
     assert said.first == CodeLine("/home/me/train.py", 7, "augment", 15)
     assert said.lines[1].line == 3
 
 
 def test_a_line_that_is_met_twice_in_twenty_looks_is_not_named():
     elsewhere = f'  File "{TORCH}/optim/adam.py", line 5 in step\n' + SCRIPT.format(9, "main")
-    _, (said,) = looked(answered(), *[elsewhere] * 9, SCRIPT.format(7, "augment"))
+    _, (said,) = looked(answered(), places=([*[elsewhere] * 9, SCRIPT.format(7, "augment")]))
     assert said.lines == (CodeLine("/home/me/train.py", 7, "augment", 2),)
     assert said.first is None
 
 
 def test_a_phase_of_torch_is_not_the_scripts_own_code():
     inner = SCRIPT.format(31, "forward")
-    for phase in (
-        "nn/modules/module.py",
-        "_tensor.py",
-        "optim/adam.py",
-        "utils/data/dataloader.py",
-    ):
+    phases = "nn/modules/module.py", "_tensor.py", "optim/adam.py", "utils/data/dataloader.py"
+    for phase in phases:
         within = f'  File "{TORCH}/{phase}", line 5 in call\n' + SCRIPT.format(9, "main")
         assert own_frame(frames(within)) is None
     assert own_frame(frames(inner)).line == "31"
     assert own_frame(frames(IN_NUMPY + inner)).line == "31"  # called by the script's line
 
 
-def test_nobody_is_asked_where_own_code_takes_less_than_a_tenth_of_the_step():
-    assert looked(answered(code_ms=0.5), SCRIPT.format(7, "f")) == ([], [])
+NOT_ASKED = [{"code_ms": 0.5}, {"answer": None}, {"can": ()}, {"state": "paused"}]
 
 
-def test_nobody_is_asked_without_an_answer_or_where_nobody_answers():
-    text = SCRIPT.format(7, "f")
-    assert looked(answered(answer=None), text) == ([], [])
-    assert looked(answered(can=()), text) == ([], [])
-    assert looked(answered(state="paused"), text) == ([], [])
+@pytest.mark.parametrize("changes", NOT_ASKED)
+def test_nobody_is_asked_where_own_code_takes_less_than_a_tenth_or_without_an_answer(changes):
+    assert looked(answered(**changes), places=[SCRIPT.format(7, "f")]) == (0, [])
 
 
 def test_other_settings_are_looked_at_anew():
-    said = []
-    looks = CodeLooks(lambda: Reply(SCRIPT.format(7, "f")), said.append)
-    for at, settings in enumerate(({}, {"num_workers": "4"})):
-        for tick in range(60 * 20):
-            looks.look(60 * at + tick / 20, answered(settings=settings))
+    changed = answered(settings={"num_workers": "4"})
+    _, said = looked(answered(settings={}), changed, places=[SCRIPT.format(7, "f")])
     assert len(said) == 2
 
 
 def test_a_process_that_does_not_listen_ends_the_looks_too():
-    said = []
-    looks = CodeLooks(lambda: None, said.append)
-    for tick in range(60 * 20):
-        looks.look(tick / 20, answered())
-    (none,) = said
+    _, (none,) = looked(answered(), places=[None])
     assert (none.lines, none.first) == ((), None)

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from select import select
 
 import msgspec
 import pytest
@@ -32,14 +33,12 @@ class Job:
 
     def received(self) -> list[list[AnyCommand]]:
         """Return what each rank has received since the last call."""
-        return [self._received(theirs) for theirs in self._theirs]
-
-    def _received(self, theirs: socket.socket) -> list[AnyCommand]:
-        try:
-            received = theirs.recv(1 << 16, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return []
-        return [msgspec.json.decode(line, type=AnyCommand) for line in received.splitlines()]
+        waiting, *_ = select(self._theirs, [], [], 0)
+        received = [one.recv(1 << 16) if one in waiting else b"" for one in self._theirs]
+        return [
+            [msgspec.json.decode(line, type=AnyCommand) for line in one.splitlines()]
+            for one in received
+        ]
 
     def close(self) -> None:
         for member, theirs in zip(self.members, self._theirs, strict=True):

@@ -14,84 +14,67 @@ from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.scripted_worker import Worker
 
 
+class Conducted:
+    """An experiment on a worker; what is emitted comes back, as a session's own events do."""
+
+    def __init__(self, worker, experiment):
+        self.worker, self.normaliser, self.emitted, ids = worker, Normaliser(), [], count()
+        self.conductor = Conductor(
+            lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
+            self.emit,
+        )
+        self.started = self.normaliser.stamp(worker.start())
+        self.conductor.conduct(experiment, self.started)
+
+    def emit(self, event):
+        self.emitted.append(event)
+        self.conductor.fold(event, self.started)
+
+    def until(self, condition):
+        while not condition():
+            self.worker.turn()
+            for record in self.worker.take():
+                self.conductor.fold(self.normaliser.stamp(record), self.started)
+
+    def of(self, kind):
+        return [one for one in self.emitted if isinstance(one, kind)]
+
+
 @pytest.mark.parametrize(("pairs", "verdicts"), [(4, 0), (5, 1)])
 def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
-    worker, normaliser, ids, emitted = (
-        Worker(faster(1.25, noise=unsteady(0.1))),
-        Normaliser(),
-        count(),
-        [],
-    )
-    conductor = Conductor(
-        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
-        emitted.append,
-    )
-    started = normaliser.stamp(worker.start())
     comparison = Comparison(pipelined(pairs=40, precision=1e-6))
-    conductor.conduct(comparison, started)
-
-    def turn():
-        worker.turn()
-        for record in worker.take():
-            conductor.fold(normaliser.stamp(record), started)
-
-    while comparison.shown().pairs < pairs:
-        turn()
-    found = conductor.cancel("ended")
-    shown = emitted[-1 - verdicts]
+    run = Conducted(Worker(faster(1.25, noise=unsteady(0.1))), comparison)
+    run.until(lambda: comparison.shown().pairs >= pairs)
+    found = run.conductor.cancel("ended")
+    shown = run.emitted[-1 - verdicts]
     assert isinstance(shown, ComparisonShown)
     assert (shown.is_over, shown.pairs) == (True, pairs)
-    assert emitted[len(emitted) - verdicts :] == [Verdict(text=shown.verdict)] * verdicts
-    while not comparison.done:
-        turn()
+    told = [Verdict(text=shown.verdict)] * verdicts
+    assert run.of(Verdict) == told
+    run.until(lambda: comparison.done)
     none = "A/B: no verdict for pipelined=on: ended after 4 pairs, too few for a verdict"
     assert found == (f"A/B: {shown.verdict}" if shown.verdict else none)
-    assert conductor.cancel("the training was restarted") is None
-    assert [one for one in emitted if isinstance(one, Verdict)] == emitted[
-        len(emitted) - verdicts :
-    ]
-    assert worker.settings["pipelined"] == "off"
+    assert run.conductor.cancel("the training was restarted") is None
+    assert run.of(Verdict) == told
+    assert run.worker.settings["pipelined"] == "off"
 
 
 def test_a_tune_tells_each_setting_once_and_its_verdict():
-    worker, normaliser, ids, emitted = Training(faster_in_nhwc), Normaliser(), count(), []
-
-    def emit(event):
-        emitted.append(event)
-        conductor.fold(event, started)  # a session's own events come back, too
-
-    conductor = Conductor(
-        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)), emit
-    )
-    started = normaliser.stamp(worker.start())
     tune = tuning("channels_last")
-    conductor.conduct(tune, started)
-    while not tune.done:
-        worker.turn()
-        for record in worker.take():
-            conductor.fold(normaliser.stamp(record), started)
-    told = [one.text for one in emitted if isinstance(one, Notice)]
-    assert len(told) == 1
-    assert told[0].startswith("tune: channels_last off → on: about +4")
-    assert [one.text for one in emitted if isinstance(one, Verdict)] == [tune.verdict]
-    shown = [one for one in emitted if isinstance(one, ComparisonShown)]
+    run = Conducted(Training(faster_in_nhwc), tune)
+    run.until(lambda: tune.done)
+    (told,) = run.of(Notice)
+    assert told.text.startswith("tune: channels_last off → on: about +4")
+    assert run.of(Verdict) == [Verdict(text=tune.verdict)]
+    shown = run.of(ComparisonShown)
     assert "trying channels_last off or on" in {one.doing for one in shown}
     assert (shown[-1].best, shown[-1].start) == ({"channels_last": "on"}, {"channels_last": "off"})
 
 
 def test_a_tune_that_is_ended_says_the_best_so_far():
-    worker, normaliser, ids = Training(faster_in_nhwc), Normaliser(), count()
-    conductor = Conductor(
-        lambda run, blocks: worker.obey(Blocks(id=next(ids), run=run, blocks=blocks)),
-        lambda _event: None,
-    )
-    started = normaliser.stamp(worker.start())
     tune = tuning("channels_last", "precision")
-    conductor.conduct(tune, started)
-    while not tune.leader:
-        worker.turn()
-        for record in worker.take():
-            conductor.fold(normaliser.stamp(record), started)
-    said = conductor.cancel("ended")
+    run = Conducted(Training(faster_in_nhwc), tune)
+    run.until(lambda: tune.leader)
+    said = run.conductor.cancel("ended")
     assert said == "tune: ended; the best so far, not proven: channels_last=on"
-    assert conductor.cancel("ended") is None
+    assert run.conductor.cancel("ended") is None

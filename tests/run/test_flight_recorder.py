@@ -89,23 +89,28 @@ JOINED = (
 # ── the dump ─────────────────────────────────────────────────────────────────────
 
 
-def test_the_newest_and_the_oldest_incomplete_collective_are_returned():
-    assert joined(WAITS) == JOINED
-    assert joined(dump(entry(3)))[0] == Joined(group="0", group_name="default_pg", newest=3)
+DEFAULT = {"group": "0", "group_name": "default_pg"}
+DUMPS = {
+    "the newest and the oldest incomplete collective": (WAITS, JOINED),
+    "a complete one": (dump(entry(3)), (Joined(**DEFAULT, newest=3),)),
+    "a group without a collective": (
+        dump(entry(3), groups=(("0", "default_pg"), ("7", "tp"))),
+        (Joined(**DEFAULT, newest=3), Joined(group="7", group_name="tp")),
+    ),
+    "messages between two ranks are no collectives": (
+        dump(entry(3), entry(9, state="started", is_p2p=True)),
+        (Joined(**DEFAULT, newest=3),),
+    ),
+    "a type of unknown size has none": (
+        dump(entry(3, state="started", input_dtypes=["Float4", "Float"])),
+        (Joined(**DEFAULT, newest=3, waits_in=3, collective="all_reduce"),),
+    ),
+}
 
 
-def test_a_group_without_a_collective_is_returned():
-    groups = (("0", "default_pg"), ("7", "tp"))
-    assert joined(dump(entry(3), groups=groups))[1] == Joined(group="7", group_name="tp")
-
-
-def test_messages_between_two_ranks_are_no_collectives():
-    assert joined(dump(entry(3), entry(9, state="started", is_p2p=True)))[0].newest == 3
-
-
-def test_a_type_of_unknown_size_has_none():
-    (found,) = joined(dump(entry(3, state="started", input_dtypes=["Float4", "Float"])))
-    assert found.mib is None
+@pytest.mark.parametrize(("raw", "found"), DUMPS.values(), ids=DUMPS)
+def test_a_dump_says_which_collectives_a_rank_has_joined(raw, found):
+    assert joined(raw) == found
 
 
 def test_what_pytorch_itself_writes_is_read(tmp_path):
@@ -182,8 +187,7 @@ def test_the_newer_of_two_variables_names_the_file(start):
 
 @pytest.mark.parametrize("pipe", ["", "/elsewhere/pipe_"])
 def test_a_process_without_a_named_pipe_is_not_asked(start, tmp_path, pipe):
-    rank = start(**{PIPE: pipe})
-    assert ask(rank.pid) is None
+    assert ask(start(**{PIPE: pipe}).pid) is None
     assert not (tmp_path / "file_3").exists()
 
 
@@ -215,23 +219,26 @@ def of(*entries, groups=(("0", "default_pg"),)):
 REDUCES = of(entry(1418, state="started"), entry(1419, state="scheduled"))
 
 
-def test_a_rank_that_has_not_joined_is_absent():
-    assert awaited({0: REDUCES, 1: REDUCES, 2: of(entry(1417))}) == Awaited(
-        "all_reduce #1,418 (6 MiB)", (2,), ""
-    )
+BROADCASTS = of(entry(1418, "broadcast", "started"))
+HAS_LEFT = of(entry(1418))
+TINY = of(entry(2, state="started", input_sizes=[[1]], input_dtypes=["Long"]))
+REDUCE = "all_reduce #1,418 (6 MiB)"
+ABSENT = {
+    "a rank that has not joined": ((REDUCES, REDUCES, of(entry(1417))), Awaited(REDUCE, (2,), "")),
+    "none if all have": ((REDUCES, REDUCES), Awaited(REDUCE, (), "")),
+    "none if one has left already": ((HAS_LEFT, REDUCES), Awaited(REDUCE, (), "")),
+    "nothing is awaited if all have left": ((HAS_LEFT, HAS_LEFT), None),
+    "another collective of the same number": (
+        (REDUCES, BROADCASTS, REDUCES),
+        Awaited(REDUCE, (1,), "broadcast"),
+    ),
+    "a small collective": ((TINY,), Awaited("all_reduce #2 (< 1 MiB)", (), "")),
+}
 
 
-def test_if_all_have_joined_none_is_absent():
-    assert awaited({0: REDUCES, 1: REDUCES}).absent == ()
-    assert awaited({0: of(entry(1418)), 1: REDUCES}).absent == ()  # it has left already
-    assert awaited({0: of(entry(1418)), 1: of(entry(1418))}) is None
-
-
-def test_a_rank_in_another_collective_of_the_same_number_is_absent():
-    other = of(entry(1418, "broadcast", "started"))
-    assert awaited({0: REDUCES, 1: other, 2: REDUCES}) == Awaited(
-        "all_reduce #1,418 (6 MiB)", (1,), "broadcast"
-    )
+@pytest.mark.parametrize(("of_ranks", "absent"), ABSENT.values(), ids=ABSENT)
+def test_which_rank_is_absent(of_ranks, absent):
+    assert awaited(dict(enumerate(of_ranks))) == absent
 
 
 def test_with_several_groups_the_absent_rank_that_waits_in_none_counts():
@@ -243,8 +250,3 @@ def test_with_several_groups_the_absent_rank_that_waits_in_none_counts():
         2: of(entry(4, group=world), groups=(world, pair)),
     }
     assert awaited(found) == Awaited("all_reduce #9 of tp (6 MiB)", (2,), "")
-
-
-def test_a_small_collective_has_less_than_1_mib():
-    tiny = of(entry(2, state="started", input_sizes=[[1]], input_dtypes=["Long"]))
-    assert awaited({0: tiny}).collective == "all_reduce #2 (< 1 MiB)"

@@ -75,27 +75,35 @@ class Run:
         return headline(self.look())
 
 
-def test_an_answer_is_found_once_enough_steps_are_measured_and_is_part_of_the_snapshot():
-    run = Run()
+@pytest.fixture
+def run():
+    return Run()
+
+
+@pytest.fixture
+def bound(run):
+    """One that has been found to be input-bound."""
+    assert run.train(3.0, **WAITING).title == "input-bound"
+    return run
+
+
+SINCE = ("before that: input-bound", "the GPU waits for data 20.0 of 50.0 ms")
+
+
+def test_an_answer_is_found_once_enough_steps_are_measured_and_is_part_of_the_snapshot(
+    run,
+):
     assert run.train(0.5, **WAITING).title == "measuring … 10 of at most 20 steps"
     shown = run.train(3.0, **WAITING)
-    assert (shown.title, shown.evidence[0]) == (
-        "input-bound",
-        "the GPU waits for data 20.0 of 50.0 ms",
-    )
+    assert (shown.title, shown.evidence[0]) == ("input-bound", SINCE[1])
     assert run.look().answer.title == "input-bound"
 
 
-def test_in_a_pause_the_answer_stands_with_its_reasons_and_after_it_it_is_void():
-    run = Run()
-    reasons = run.train(3.0, **WAITING).answer.why
+def test_in_a_pause_the_answer_stands_with_its_reasons_and_after_it_it_is_void(bound):
+    run, reasons = bound, bound.shown.answer.why
     run.pause()
     shown = run.wait(8.0)
-    assert (shown.kind, shown.title) == ("paused", "paused")
-    assert shown.evidence[:2] == (
-        "before that: input-bound",
-        "the GPU waits for data 20.0 of 50.0 ms",
-    )
+    assert (shown.kind, shown.title, shown.evidence[:2]) == ("paused", "paused", SINCE)
     assert set(reasons) <= set(why_lines(shown))
     run.say(run.trainer.resume())
     assert run.train(0.4).kind == "measuring"
@@ -104,36 +112,25 @@ def test_in_a_pause_the_answer_stands_with_its_reasons_and_after_it_it_is_void()
 
 
 @pytest.mark.parametrize("why", ["evaluation", "checkpoint", "profile"])
-def test_beside_what_interrupts_the_steps_the_answer_stands_and_it_holds_afterwards(why):
-    run = Run()
-    run.train(3.0, **WAITING)
-    if why == "profile":
-        run.say(Profile(id=1, steps=3, path="t.json"))
-    run.say(run.trainer.pause(why))
-    shown = run.wait(4.0)
-    assert shown.evidence[0] == "before that: input-bound"
-    if why == "profile":
-        done = Profiled(
-            at_s=run.now_s, answers=(1,), path="t", first_step=1, steps=3, steps_ms=1.0, took_ms=1.0
-        )
-        run.say(done)
-    run.say(run.trainer.resume())
+def test_beside_what_interrupts_the_steps_the_answer_stands_and_it_holds_afterwards(bound, why):
+    run, asked = bound, Profile(id=1, steps=3, path="t.json")
+    run.say(*[asked] * (why == "profile"), run.trainer.pause(why))
+    assert run.wait(4.0).evidence[0] == SINCE[0]
+    done = Profiled(
+        at_s=run.now_s, answers=(1,), path="t", first_step=1, steps=3, steps_ms=1.0, took_ms=1.0
+    )
+    run.say(*[done] * (why == "profile"), run.trainer.resume())
     assert run.train(0.5, **WAITING).title == "input-bound"
 
 
-def test_in_an_a_b_the_answer_from_before_it_stands_and_after_it_it_is_void():
-    run = Run()
+def test_in_an_a_b_the_answer_from_before_it_stands_and_after_it_it_is_void(run):
     before = run.train(6.0, **WAITING).answer
     run.conduct(compared(lever="pipelined", a="off", b="on"))
     for number in range(4):
         run.block(number, pipelined=("off", "on")[number % 2])
         shown = run.train(2.0)  # the blocks are GPU-bound
         assert shown.title == "an A/B is running: pipelined off or on"
-        assert shown.evidence[:2] == (
-            "before that: input-bound",
-            "the GPU waits for data 20.0 of 50.0 ms",
-        )
-        assert (shown.answer, shown.tries) == (before, ())
+        assert (shown.evidence[:2], shown.answer, shown.tries) == (SINCE, before, ())
     run.say(run.trainer.leave_blocks(pipelined="off"))
     run.conduct(compared(lever="pipelined", a="off", b="on", verdict="no difference"))
     run.say(BlocksEnded(at_s=run.now_s, run=1, why="done"))
@@ -141,9 +138,8 @@ def test_in_an_a_b_the_answer_from_before_it_stands_and_after_it_it_is_void():
     assert run.train(2.0).title == "GPU-bound"
 
 
-def test_an_a_b_after_too_few_steps_for_an_answer_shows_none_of_its_own():
-    run = Run()
-    run.train(3.0, **WAITING)
+def test_an_a_b_after_too_few_steps_for_an_answer_shows_none_of_its_own(bound):
+    run = bound
     run.say(run.trainer.change(batch_size="16"))
     run.train(0.5)
     run.conduct(compared(lever="pipelined", a="off", b="on"))
@@ -151,12 +147,13 @@ def test_an_a_b_after_too_few_steps_for_an_answer_shows_none_of_its_own():
     assert run.train(3.0).evidence == ()
 
 
-def test_while_a_lever_switches_the_answer_from_before_stands_and_with_the_change_it_is_void():
-    run = Run()
-    run.train(3.0, **WAITING)
+def test_while_a_lever_switches_the_answer_from_before_stands_and_with_the_change_it_is_void(
+    bound,
+):
+    run = bound
     run.conduct(Change(id=1, settings={"batch_size": "16"}))
     shown = run.train(2.0)
-    assert (shown.kind, shown.evidence[0]) == ("switching", "before that: input-bound")
+    assert (shown.kind, shown.evidence[0]) == ("switching", SINCE[0])
     run.say(run.trainer.change_and({"answers": (1,)}, batch_size="16"))
     run.pause()
     assert run.shown.evidence == ()
@@ -171,8 +168,7 @@ def test_a_training_that_ended_keeps_its_answer_and_a_short_one_gets_it_then():
         assert one.shown.title == "finished; it was input-bound"
 
 
-def test_a_profile_deepens_the_answer_at_once_as_long_as_its_settings_hold():
-    run = Run()
+def test_a_profile_deepens_the_answer_at_once_as_long_as_its_settings_hold(run):
     run.train(3.0, device_ms=40.0)
     about = "profile of 10 steps"
     assert not any(line.startswith(about) for line in why_lines(run.shown))
@@ -184,22 +180,19 @@ def test_a_profile_deepens_the_answer_at_once_as_long_as_its_settings_hold():
     assert not any(line.startswith(about) for line in why_lines(run.train(3.0)))
 
 
-def test_what_is_read_of_the_host_in_a_pause_is_no_evidence():
-    run = Run()
-    before = run.train(3.0, **WAITING).answer
-    run.pause()
-    run.say(host(run.now_s, core_wait_pct=60.0))
-    run.wait(5.0)
-    assert run.look().answer == before
+def test_what_is_read_of_the_host_in_a_pause_is_no_evidence(bound):
+    before = bound.shown.answer
+    bound.pause()
+    bound.say(host(bound.now_s, core_wait_pct=60.0))
+    bound.wait(5.0)
+    assert bound.look().answer == before
 
 
-def test_a_recorded_answer_is_shown_and_none_is_found_beside_it():
-    live = Run()
-    live.train(3.0, **WAITING)
+def test_a_recorded_answer_is_shown_and_none_is_found_beside_it(bound):
     again = Run(can=())
     again.say(AnswerShown(at_s=again.now_s, answer=None))
     assert again.train(3.0, **WAITING).answer is None
-    answer = live.look().answer
+    answer = bound.look().answer
     again.say(AnswerShown(at_s=again.now_s, answer=answer))
     assert again.train(3.0).answer == answer
 
@@ -215,8 +208,8 @@ def test_however_rarely_somebody_looks_the_same_limits_are_found():
     assert found[1] == pytest.approx(found[0], abs=0.04)
 
 
-def test_what_was_said_is_not_said_again():
-    run, said = Run(), deque()
+def test_what_was_said_is_not_said_again(run):
+    said = deque()
     for _ in range(100):
         run.train(0.25, **WAITING)
         if (unsaid := run.fold.unsaid(run.now_s)) is not None:

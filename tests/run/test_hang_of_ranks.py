@@ -17,6 +17,7 @@ from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import keep
+from tests.run.screens import Screen
 from tests.waiting import until
 
 SCRIPT = str(Path(__file__).with_name("hangs.py"))
@@ -25,31 +26,19 @@ TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
 
 
-class Screen:
-    """Records each hang and each line. Lets the script go on once `seen` is true."""
+class Trains(Screen):
+    """Records each hang, too. Lets the script go on once `seen` is true."""
 
     def __init__(self, file, seen):
-        self.hangs, self.log, self.newest = [], [], None
-        self.file, self.seen = file, seen
+        super().__init__()
+        self.hangs, self.file, self.seen = [], file, seen
 
     def on_snapshot(self, snapshot):
-        self.newest = snapshot
+        super().on_snapshot(snapshot)
         if snapshot.hang is not None and snapshot.hang.stacks:
             self.hangs.append((snapshot.hang, headline(snapshot)))
         if self.seen(snapshot):
             self.file.touch()
-
-    def on_log(self, lines):
-        self.log += lines
-
-    def on_output(self, lines, _replaces):
-        self.log += lines
-
-    def on_rewind(self):
-        pass
-
-    def on_failure(self, _failure):
-        pass
 
 
 @pytest.fixture
@@ -67,7 +56,7 @@ def train(monkeypatch, short_path, tmp_path):
         source = ScriptSource("hangs.py", held, place)
         plan = Plan(workload="hangs.py", settings={})
         session = Session(plan, rate_hz=20, start_source=lambda _: source, beside=())
-        screen = Screen(file, seen)
+        screen = Trains(file, seen)
         started.append((held, session))
         session.start(screen)
         until(lambda: session.wait(0.1), lambda: screen.log)
@@ -98,7 +87,7 @@ def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
     assert any(line.endswith(" load") for line in screen.log)
     assert sum("no rank has finished a step" in line for line in screen.log) == 1
     assert sum(line.startswith("steps come again; for ") for line in screen.log) == 1
-    assert "trained on" in screen.log  # every rank went on, unharmed, to the end
+    assert "trained on" in screen.output  # every rank went on, unharmed, to the end
     assert screen.newest.state == "finished"
 
 

@@ -41,6 +41,12 @@ def output(held, wanted=None):
     return bytes(printed)
 
 
+def typed(held, text):
+    """Type this; return what is printed from then on."""
+    held.type(text)
+    return output(held)
+
+
 def alive(pid):
     return keeper.began_ticks(pid) >= 0
 
@@ -53,17 +59,12 @@ def test_messages_are_decoded_from_any_pieces():
     assert list(Messages().take(wire)) == whole
 
 
-def test_a_commands_streams_are_a_terminal(place):
-    held = start(place, "import sys; print([s.isatty() for s in (sys.stdin, sys.stdout)])")
-    assert b"[True, True]\r\n" in output(held)
-    assert held.exit_code == 0
-
-
-def test_what_is_typed_is_read(place):
-    held = start(place, "print('hello', input('name? '))")
-    output(held, b"name? ")
-    held.type("Eve\n")
-    assert b"hello Eve" in output(held)
+def test_a_commands_streams_are_a_terminal_of_the_user_alone_and_what_is_typed_is_read(place):
+    terminals = "import sys; print([s.isatty() for s in (sys.stdin, sys.stdout)])"
+    held = start(place, f"{terminals}; print('hello', input('name? '))")
+    assert stat.S_IMODE((place.path / keeper.SOCKET).stat().st_mode) == 0o600
+    assert b"[True, True]\r\n" in output(held, b"name? ")
+    assert b"hello Eve" in typed(held, "Eve\n")
     held.close()
 
 
@@ -103,10 +104,7 @@ def test_ctrl_c_is_the_commands_own(place, how):
         "except KeyboardInterrupt: raise SystemExit(3)",
     )
     output(held, b"ready")
-    if how == "typed":
-        held.type("\x03")
-    else:
-        held.signal(signal.SIGINT)
+    held.type("\x03") if how == "typed" else held.signal(signal.SIGINT)
     output(held)
     assert held.exit_code == 3
 
@@ -148,32 +146,33 @@ def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
 
     held = until(lambda: quietly(run.open))
     assert b"began" in output(held, b"began")  # earlier output is sent again
-    held.type("on\n")
-    assert b"got on" in output(held)
+    assert b"got on" in typed(held, "on\n")
     assert held.exit_code == 0
     held.close()
     until(lambda: not place.path.exists())  # nothing is left behind
     assert runs.living() == []
 
 
-def quietly(call):
+def quietly(call, *how):
     try:
-        return call()
+        return call(*how)
     except UsageError:
         return None
+
+
+def attached(place):
+    return until(lambda: quietly(attach, place.path, "train.py"))
 
 
 def test_a_dashboard_may_leave_and_come_back_after_the_end(place):
     held = start(place, "input(); print('over')")
     until(runs.living)
     held.close()
-    again = until(lambda: quietly(lambda: attach(place.path, "train.py")))
-    again.type("\n")
-    output(again, b"over")
+    again = attached(place)
+    typed(again, "\n")
     again.over = False  # it did not see the end: somebody may still want to
     again.close()
-    third = until(lambda: quietly(lambda: attach(place.path, "train.py")))
-    assert b"over" in output(third)
+    assert b"over" in output(attached(place))
 
 
 @pytest.mark.parametrize("knows_the_end", [True, False])
@@ -194,8 +193,7 @@ def test_100_mb_of_output_are_drained_and_take_no_memory(place):
         "for _ in range(1000): sys.stdout.write(line * 1000)\n"
         "print('done')",
     )
-    until(runs.living)  # nobody reads
-    (run,) = runs.living()
+    (run,) = until(runs.living)  # nobody reads
     watcher = run.facts.processes[1][0]
     until(lambda: not alive(run.facts.pid))
     status = Path(f"/proc/{watcher}/status").read_text()
@@ -212,19 +210,10 @@ def test_a_killed_keeper_is_reported(place):
     (run,) = until(runs.living)
     os.kill(run.facts.processes[1][0], signal.SIGKILL)
     output(held)
-    assert held.lost
-    assert held.exit_code is None
+    assert (held.lost, held.exit_code) == (True, None)
     until(lambda: not alive(run.facts.pid))  # as with any terminal that closes
     until(lambda: runs.living() == [])
     assert not place.path.exists()
-
-
-def test_only_the_user_can_connect_to_a_keeper(place):
-    held = start(place, "input()")
-    assert stat.S_IMODE((place.path / keeper.SOCKET).stat().st_mode) == 0o600
-    held.type("\n")
-    output(held)
-    held.close()
 
 
 AS_ANOTHER_USER = """
@@ -247,8 +236,7 @@ def test_a_keeper_disconnects_another_user(place, monkeypatch, tmp_path):
 def test_the_terminal_takes_the_size_it_is_given(place):
     held = start(place, "import os; input(); print(os.get_terminal_size())")
     held._send(keeper.SIZE, "77 33")
-    held.type("\n")
-    assert b"columns=77, lines=33" in output(held)
+    assert b"columns=77, lines=33" in typed(held, "\n")
 
 
 def test_words_that_are_no_text_do_not_hide_a_run(place):

@@ -6,7 +6,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Hello
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
-from gpudash.snapshot import Snapshot
+from tests.run.screens import Screen
 from tests.simulated_ranks import Ranks, enveloped, start
 
 RANKS = 16
@@ -29,20 +29,6 @@ class Lines(Source):
         return "it has ended" if self._told else None
 
     def close(self):
-        pass
-
-
-class Screen:
-    def __init__(self):
-        self.newest = Snapshot()
-
-    def on_snapshot(self, snapshot):
-        self.newest = snapshot
-
-    def on_log(self, lines):
-        pass
-
-    def on_failure(self, failure):
         pass
 
 

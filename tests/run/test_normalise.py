@@ -113,13 +113,10 @@ def test_steps_are_warm_some_steps_after_a_break(a_break):
     assert [one.warm for one in steps_of(items)] == [0] * (3 + WARMUP_STEPS) + [1, 1]
 
 
-def test_of_equal_steps_those_after_the_warm_up_are_warm():
+def test_of_equal_steps_those_after_the_warm_up_are_warm_and_a_block_has_its_own():
     long = replace(started(0.0), warmup_steps=20)
     items = told(long, report(replace(step(15, 1.0), count=15), replace(step(30, 2.0), count=15)))
     assert [one.warm for one in steps_of(items)] == [0, 10]
-
-
-def test_a_block_is_warm_as_soon_as_its_own_warm_up_is_over():
     block = changed(1.0, after_step=0, warmup_steps=1, run=1, block=0)
     items = told(started(0.0), block, report(step(1, 2.0), step(2, 3.0)))
     assert [one.warm for one in steps_of(items)] == [0, 1]
@@ -136,13 +133,11 @@ def test_repeats_are_dropped_and_another_worker_counts_from_0():
     normaliser = Normaliser()
     first = Envelope(source="training", seq=0, sent_s=0.0, body=started(0.0))
     later = replace(first, seq=4, body=report())
-    assert normaliser.take(first) is not None
-    assert normaliser.take(later) is not None
-    assert normaliser.take(later) is None
-    assert normaliser.take(replace(later, seq=2)) is None
-    assert normaliser.take(replace(later, seq=2, source="telemetry")) is not None
-    assert normaliser.take(replace(later, seq=2, rank=1)) is not None
-    assert normaliser.take(replace(later, seq=5)) is not None
+    earlier = replace(later, seq=2)
+    elsewhere = replace(earlier, source="telemetry"), replace(earlier, rank=1)
+    taken = [first, later, later, earlier, *elsewhere, replace(later, seq=5)]
+    dropped = [normaliser.take(one) is None for one in taken]
+    assert dropped == [False, False, True, True, False, False, False]
     normaliser.stamp(starting(0.0, Plan(workload="encdec", settings={})))
     assert normaliser.take(first) is not None
 

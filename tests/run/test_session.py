@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -19,47 +20,18 @@ from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.protocol.commands import Blocks, Plan
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import Failed
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import LogReader
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import WorkerProcess
-from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeAccount
+from tests.run.screens import Screen
 from tests.waiting import PATIENCE_S, until
 from tests.worker_double import start_double
 
 SMALL = {"batch_size": "2", "num_workers": "0", "model_scale": "small"}
-
-
-class Screen:
-    """A listener that keeps what it receives."""
-
-    def __init__(self) -> None:
-        self.newest = Snapshot()
-        self.log: list[str] = []
-        self.failures: list[Failed] = []
-
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        self.newest = snapshot
-
-    def on_log(self, lines: Sequence[str], /) -> None:
-        self.log += lines
-
-    def on_rewind(self) -> None:
-        self.log.clear()
-
-    def on_failure(self, failure: Failed, /) -> None:
-        self.failures.append(failure)
-
-    def until(self, condition: Callable[[Snapshot], object]) -> Snapshot:
-        until(
-            lambda: condition(self.newest),
-            lambda: (self.newest.state, self.newest.status, self.log),
-        )
-        return self.newest
 
 
 Begin = Callable[..., tuple[Session, Screen]]
@@ -90,6 +62,16 @@ def begin() -> Iterator[Begin]:
         session.close()
 
 
+def kill(pid: int | None) -> None:
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+
+
+def described(folder: Path, name: str = "run") -> dict[str, Any]:
+    """Return what a recording's JSON says."""
+    return json.loads((folder / f"{name}.json").read_text())
+
+
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
@@ -101,8 +83,7 @@ def test_the_last_snapshot_knows_every_step_that_was_recorded(begin: Begin, tmp_
     session.close()
     assert rows_of(tmp_path / "run.csv")[-1]["step"] == "30"
     assert (screen.newest.state, screen.newest.total_steps) == ("finished", 30)
-    assert screen.newest.gpu_missing is not None
-    assert screen.newest.gpu_missing.startswith("training on the CPU")
+    assert (screen.newest.gpu_missing or "").startswith("training on the CPU")
 
 
 def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Path) -> None:
@@ -175,13 +156,11 @@ def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
 def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:
     session, screen = begin()
     running = screen.until(lambda s: s.total_steps > 5)
-    assert running.worker_pid is not None
-    os.kill(running.worker_pid, signal.SIGSTOP)  # or the answer would come at once
+    os.kill(running.worker_pid or 0, signal.SIGSTOP)  # or the answer would come at once
     session.profile(3, tmp_path / "trace.json")
     assert screen.until(lambda s: s.profiling).profile is None
-    os.kill(running.worker_pid, signal.SIGCONT)
+    os.kill(running.worker_pid or 0, signal.SIGCONT)
     found = screen.until(lambda s: s.profile)
-    assert found.profile is not None
     assert (found.profiling, found.profile.path) == (False, str(tmp_path / "trace.json"))
     assert found.profile_of == (running.workload, running.settings)
     assert (tmp_path / "trace.json").is_file()
@@ -199,10 +178,9 @@ def test_a_refusal_is_logged_in_full(begin: Begin) -> None:
 def test_a_dead_worker_is_reported_and_another_one_takes_over(begin: Begin) -> None:
     session, screen = begin()
     first = screen.until(lambda s: s.results and s.results[0].steps > 5)
-    assert first.worker_pid is not None
     session.change({"pipelined": "on"})
     screen.until(lambda s: any("switching" in line for line in screen.log))
-    os.kill(first.worker_pid, signal.SIGKILL)
+    kill(first.worker_pid)
     failed = screen.until(lambda s: s.state == "failed")
     assert failed.status == "the training process was killed by SIGKILL"  # no printed line did it
     assert screen.failures[0].kind == "error"
@@ -213,35 +191,35 @@ def test_a_dead_worker_is_reported_and_another_one_takes_over(begin: Begin) -> N
     assert session.failure is None
 
 
-def test_a_recording_names_the_failure_that_ended_it(begin: Begin, tmp_path: Path) -> None:
-    session, screen = begin(record=tmp_path / "run.csv")
-    pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    assert session.wait(PATIENCE_S)
-    session.close()
-    described = json.loads((tmp_path / "run.json").read_text())
-    assert not described["complete"]
-    (failure,) = described["failures"]
-    assert failure["sentence"] == "the training process was killed by SIGKILL"
-    assert 0 < failure["at_s"] <= float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
-
-
-def test_a_recording_names_a_failure_of_gpudash_itself(
-    begin: Begin, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("of_gpudash", "sentence"),
+    [
+        (False, "the training process was killed by SIGKILL"),
+        (True, "gpudash itself failed: ZeroDivisionError: oops"),
+    ],
+)
+def test_a_recording_names_the_failure_that_ended_it(
+    begin: Begin,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sentence: str,
+    *,
+    of_gpudash: bool,
 ) -> None:
     session, screen = begin(record=tmp_path / "run.csv")
-    screen.until(lambda s: s.recording and s.recording.rows)
-
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("oops")
-
-    monkeypatch.setattr("gpudash.run.fold.TimeAccount.fold", fail)
+    pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
+    if of_gpudash:
+        fail = Mock(side_effect=ZeroDivisionError("oops"))
+        monkeypatch.setattr("gpudash.run.fold.TimeAccount.fold", fail)
+    else:
+        kill(pid)
     assert session.wait(PATIENCE_S)
-    described = json.loads((tmp_path / "run.json").read_text())
-    assert not described["complete"]
-    sentences = [failure["sentence"] for failure in described["failures"]]
-    assert sentences == ["gpudash itself failed: ZeroDivisionError: oops"]
+    session.close()
+    (failure,) = described(tmp_path)["failures"]
+    assert not described(tmp_path)["complete"]
+    assert failure["sentence"] == sentence
+    rows_s = float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
+    assert of_gpudash or 0 < failure["at_s"] <= rows_s
 
 
 def test_rows_take_a_message_before_a_view_can_fail_on_it(
@@ -269,11 +247,7 @@ def test_a_restart_that_fails_leaves_the_plan_as_it_was(
 ) -> None:
     session, _ = begin()
     plan = session.plan
-
-    def refuse(_plan: Plan) -> None:
-        raise WorkerError("the training process could not start")
-
-    monkeypatch.setattr(session, "_start_source", refuse)
+    monkeypatch.setattr(session, "_start_source", Mock(side_effect=WorkerError))
     with pytest.raises(WorkerError):
         session.restart(Plan(workload="augment", settings={}))
     assert session.plan == plan
@@ -295,9 +269,8 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
     session, screen = begin()
     screen.until(lambda s: s.total_steps > 5)
     session.begin_sink("recording", tmp_path / "a.csv")
-    shown = screen.until(lambda s: s.recording and s.recording.rows > 1).recording
-    assert shown is not None
-    assert shown.path == str(tmp_path / "a.csv")
+    screen.until(lambda s: s.recording and s.recording.rows > 1)
+    assert screen.newest.recording.path == str(tmp_path / "a.csv")
     session.stop_recording()
     screen.until(lambda s: s.recording is None)
     session.begin_sink("recording", tmp_path / "b.csv")
@@ -308,11 +281,11 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
     session.close()
     for name in ("a", "b"):
         assert len(rows_of(tmp_path / f"{name}.csv")) > 1
-        described = json.loads((tmp_path / f"{name}.json").read_text())
-        assert described["complete"]
+        assert described(tmp_path, name)["complete"]
         recorded_s = float(rows_of(tmp_path / f"{name}.csv")[-1]["time_s"])
         # from the newest step reported at the begin to the newest one reported at the end
-        assert described["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
+        wall_s = described(tmp_path, name)["account"]["wall_s"]
+        assert wall_s == pytest.approx(recorded_s, abs=1.0)
 
 
 def test_requests_before_the_start_are_done_after_it() -> None:
@@ -333,7 +306,7 @@ def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_p
     assert session.wait(PATIENCE_S)
     session.close()
     assert session.failure is None
-    assert json.loads((tmp_path / "run.json").read_text())["complete"]
+    assert described(tmp_path)["complete"]
 
 
 def test_nothing_that_a_killed_worker_kept_outlives_it(
@@ -344,7 +317,6 @@ def test_nothing_that_a_killed_worker_kept_outlives_it(
     first = screen.until(lambda s: s.total_steps > 5)
     (kept,) = short_path.iterdir()
     (kept / "listener-of-a-loader").touch()
-    assert first.worker_pid is not None
-    os.kill(first.worker_pid, signal.SIGKILL)
+    kill(first.worker_pid)
     screen.until(lambda s: s.state == "failed")
     assert not list(short_path.iterdir())

@@ -2,8 +2,6 @@
 
 import subprocess
 import sys
-import threading
-from collections.abc import Sequence
 
 import msgspec
 import pytest
@@ -12,13 +10,13 @@ from gpudash.errors import SourceError
 from gpudash.protocol.commands import AnyCommand, Change, Plan
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuMissing, Reading
-from gpudash.protocol.training import PROTOCOL_VERSION, Failed, Hello, Printed, State
+from gpudash.protocol.training import PROTOCOL_VERSION, Hello, Printed, State
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
 from gpudash.run.source import Decoder, Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.snapshot import Snapshot
 from tests.lives import in_process
+from tests.run.screens import Screen
 from tests.scripted_run import Trainer, host
 from tests.waiting import until
 
@@ -54,104 +52,66 @@ class Script(Source):
         self.closed = True
 
 
-class Screen:
-    """A listener that keeps what it receives; with `fails`, it raises at the first log line."""
-
-    def __init__(self, *, fails: bool = False) -> None:
-        self.newest = Snapshot()
-        self.log: list[str] = []
-        self.output: list[str] = []
-        self.failures: list[Failed] = []
-        self._fails = fails
-        self.shown = threading.Event()
-
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        self.newest = snapshot
-        self.shown.set()
-
-    def on_log(self, lines: Sequence[str], /) -> None:
-        if self._fails:
-            raise ZeroDivisionError("oops")
-        self.log += lines
-
-    def on_output(self, lines: Sequence[str], replaces: int, /) -> None:
-        self.output[len(self.output) - replaces :] = lines
-
-    def on_rewind(self) -> None:
-        self.log.clear()
-
-    def on_failure(self, failure: Failed, /) -> None:
-        self.failures.append(failure)
-
-
 def trained(*more: Event) -> list[Event]:
     run = Trainer()
     return [Hello(), run.start(), *run.steps(4), *more]
 
 
-def followed(source: Script, listener: Screen, beside: Sequence[Script] = ()) -> Session:
-    """Run a session over the source until its end."""
-    session = Session(PLAN, start_source=lambda _plan: source, beside=beside)
-    session.start(listener)
+def followed(
+    source: Script, *beside: Script, reader: str = "telemetry", fails: bool = False
+) -> Screen:
+    """Run a session over the source until its end; return its listener."""
+    for one in beside:
+        one.name = reader
+    session, screen = (
+        Session(PLAN, start_source=lambda _: source, beside=beside),
+        Screen(fails=fails),
+    )
+    session.start(screen)
     assert session.wait(60)
     session.close()
-    return session
+    return screen
 
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
     source = Script(*trained(State(at_s=1001.0, phase="finished", after_step=4)), ended="gone")
-    device, screen = Script(host(1000.1, 77.0)), Screen()
-    device.name = "telemetry"
-    followed(source, screen, beside=[device])
+    device = Script(host(1000.1, 77.0))
+    screen = followed(source, device)
     assert (screen.newest.state, screen.newest.total_steps) == ("finished", 4)
-    assert screen.newest.host is not None
     assert screen.newest.host.number("cpu_pct") == 77.0
     assert screen.newest.unattributed_pct == pytest.approx(83.6)  # 36 of 200 ms, and 800 ms after
-    assert source.closed
-    assert device.closed
+    assert source.closed is device.closed is True
 
 
 def test_a_source_that_ends_without_an_event_is_a_failure_with_its_reason():
-    screen = Screen()
-    followed(Script(*trained(), ended="the file ends here"), screen)
+    screen = followed(Script(*trained(), ended="the file ends here"))
     assert (screen.newest.state, screen.newest.status) == ("failed", "the file ends here")
     assert [failure.kind for failure in screen.failures] == ["error"]
 
 
 def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_nothing():
-    can = ("pause",)
-    source = Script(Hello(can=can), *trained()[1:], ended="gone")
-    telemetry, screen = Script(Hello()), Screen()
-    telemetry.name = "telemetry"
-    followed(source, screen, beside=[telemetry])
-    assert screen.newest.can == can
+    source = Script(Hello(can=("pause",)), *trained()[1:], ended="gone")
+    assert followed(source, Script(Hello())).newest.can == ("pause",)
 
 
-def test_another_rank_changes_nothing_shown():
-    screen = Screen()
-    followed(Script(*trained(), rank=1, ended="gone"), screen)
-    assert screen.newest.total_steps == 0
-
-
-def test_ranks_stand_side_by_side_from_the_second_on():
-    screen = Screen()
+def test_another_rank_changes_nothing_shown_and_ranks_stand_side_by_side_from_the_second_on():
+    alone = followed(Script(*trained(), rank=1, ended="gone"))
+    assert alone.newest.total_steps == 0
     other = Script(*trained(), rank=1)
-    followed(Script(*trained(), ended="gone"), screen, beside=[other])
+    screen = followed(Script(*trained(), ended="gone"), other, reader="training")
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
 def test_output_of_a_terminal_is_not_logged():
     said = (Printed(lines=("epoch 1", "10 %")), Printed(lines=("20 %",), replaces=1))
-    screen, own = Screen(), Screen()
-    followed(Script(Hello(can=("type",)), *said, ended="gone"), screen)
-    followed(Script(Hello(), *said, ended="gone"), own)
+    screen = followed(Script(Hello(can=("type",)), *said, ended="gone"))
+    own = followed(Script(Hello(), *said, ended="gone"))
     assert (screen.output, screen.log) == (["epoch 1", "20 %"], [])
     assert (own.output, own.log) == ([], ["epoch 1", "10 %", "20 %"])
 
 
 def test_a_listener_that_fails_is_not_called_again_and_the_run_goes_on(capsys):
-    broken = Screen(fails=True)
-    followed(Script(*trained(Printed(lines=("a", "b"))), ended="gone"), broken)
+    broken = followed(Script(*trained(Printed(lines=("a", "b"))), ended="gone"), fails=True)
     assert broken.failures == []
     assert "ZeroDivisionError: oops" in capsys.readouterr().err
 
@@ -218,8 +178,7 @@ def test_another_version_ends_the_training_with_its_line():
         def read(self) -> list[Envelope]:
             return [Decoder("the training process").decode(line(protocol=9))]
 
-    screen = Screen()
-    followed(Stranger(), screen)
+    screen = followed(Stranger())
     assert screen.newest.status == "the training process speaks protocol 9, this gpudash 3"
     assert len(screen.failures) == 1
 

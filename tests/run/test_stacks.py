@@ -45,10 +45,18 @@ def start(place, start_child):
 def asked(place, pid):
     """Return its answer; None if it does not listen."""
     reply = ask(place, pid)
-    if reply is None:
-        return None
+    return reply and whole(reply)
+
+
+def whole(reply):
     until(lambda: (reply.read(), reply.is_whole)[1])
     return reply.read()
+
+
+def ends(child, text="\n"):
+    """Have the program go on to its end."""
+    child.communicate(text)
+    assert child.returncode == 0
 
 
 WAITS = {
@@ -75,8 +83,7 @@ def test_a_waiting_process_tells_its_stack_and_waits_on(place, start, wait):
     child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
     texts = [asked(place, child.pid) for _ in range(5)]
     assert all(" in load\n" in text for text in texts)
-    child.communicate("\n")
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_a_busy_process_answers_and_trains_on(place, start):
@@ -90,8 +97,7 @@ def test_a_busy_process_answers_and_trains_on(place, start):
     )
     texts = [asked(place, child.pid) for _ in range(100)]
     assert sum(" in deep\n" in text for text in texts) > 50
-    child.communicate("\n")
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_a_process_that_has_announced_nothing_is_not_asked(place, start):
@@ -100,16 +106,14 @@ def test_a_process_that_has_announced_nothing_is_not_asked(place, start):
     with socket.socket(socket.AF_UNIX) as before:  # a former process of this number
         before.bind(str(place.stack(child.pid)))
     assert asked(place, child.pid) is None
-    child.communicate()
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_another_program_in_the_process_is_not_asked(place, start):
     child = start("answer(); ready(); os.execvp('sh', ['sh', '-c', 'echo; exec cat'])")
     child.stdout.readline()
     assert ask(place, child.pid) is None
-    child.communicate()
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_a_script_that_closes_all_files_trains_on_and_answers_again(place, start, tmp_path):
@@ -120,8 +124,7 @@ def test_a_script_that_closes_all_files_trains_on_and_answers_again(place, start
     )
     asked(place, child.pid)  # wakes the thread, which finds its socket gone
     until(lambda: " in load\n" in (asked(place, child.pid) or ""))
-    child.communicate("\n")
-    assert child.returncode == 0
+    ends(child)
     assert own.read_bytes() == b""
 
 
@@ -134,9 +137,8 @@ def test_a_folder_that_is_gone_ends_the_answers_alone(place, start):
     child.stdin.write("\n")
     child.stdin.flush()
     child.stdout.readline()
-    until(lambda: (reply.read(), reply.is_whole)[1])
-    child.communicate("\n")
-    assert child.returncode == 0
+    whole(reply)
+    ends(child)
 
 
 def test_it_takes_no_signal_thread_or_handler_of_the_script(place, start):
@@ -151,8 +153,7 @@ def test_it_takes_no_signal_thread_or_handler_of_the_script(place, start):
         "ready(); sys.stdin.readline()\n"
     )
     assert asked(place, child.pid)
-    child.communicate("\n")
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_a_program_that_it_starts_is_as_without_us(place, start):
@@ -174,8 +175,7 @@ def test_a_forked_child_answers_for_itself_alone(place, start):
     (forked,) = {int(path.stem) for path in place.path.iterdir()} - {child.pid}
     assert " in load\n" in asked(place, forked)
     assert " in load\n" not in asked(place, child.pid)
-    child.communicate("\n")
-    assert child.returncode == 0
+    ends(child)
 
 
 def test_the_kernels_state_says_why_there_is_no_answer(place, start):

@@ -17,6 +17,11 @@ from tests.waiting import until
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 
 
+def takes_over(turn):
+    """Whether it is ours now, and was not before."""
+    return turn.look() and turn.is_ours
+
+
 def test_the_turn_changes_with_the_claim_and_back(tmp_path):
     turn = Turn(tmp_path)
     assert not turn.look()
@@ -27,43 +32,34 @@ def test_the_turn_changes_with_the_claim_and_back(tmp_path):
     turn.give_way()
     assert claim.is_granted_within(0)
     claim.close()
-    assert turn.look()
-    assert turn.is_ours
+    assert takes_over(turn)
     second = Claim(tmp_path)
     assert not second.is_granted_within(0)
     second.close()
 
 
-def test_a_run_that_nobody_watches_is_free(tmp_path):
+def test_a_run_that_nobody_watches_is_free_and_one_at_a_time_claims_it(tmp_path):
     claim = Claim(tmp_path)
     assert claim.is_granted_within(0)
+    with pytest.raises(BlockingIOError):
+        Claim(tmp_path)
     late = Turn(tmp_path)  # begins while another one watches
     assert not late.is_ours
     claim.close()
-    assert late.look()
-    assert late.is_ours
-
-
-def test_one_at_a_time_claims_a_run(tmp_path):
-    claim = Claim(tmp_path)
-    with pytest.raises(BlockingIOError):
-        Claim(tmp_path)
-    claim.close()
-    Claim(tmp_path).close()
+    assert takes_over(late)
 
 
 def test_a_claim_ends_with_its_process(tmp_path):
-    code = "import sys; from gpudash.run.turns import Claim; c = Claim(sys.argv[1])"
-    code = code.replace("sys.argv[1]", "__import__('pathlib').Path(sys.argv[1])")
-    words = [sys.executable, "-c", f"{code}; print('claimed', flush=True); input()", str(tmp_path)]
+    claims = f"from pathlib import Path; c = Claim(Path({str(tmp_path)!r}))"
+    code = f"from gpudash.run.turns import Claim; {claims}; print('claimed', flush=True); input()"
+    words = [sys.executable, "-c", code]
     turn = Turn(tmp_path)
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"claimed\n"
         assert turn.look()
         turn.give_way()
         other.kill()
-    assert turn.look()
-    assert turn.is_ours
+    assert takes_over(turn)
 
 
 @pytest.fixture

@@ -83,14 +83,24 @@ def temporary(short_path, monkeypatch):
     return short_path
 
 
+@pytest.fixture
+def leaves_nothing(temporary):
+    """Check that no file and no directory is left behind."""
+    before = open_files()
+    yield
+    assert open_files() <= before  # what others left may have gone meanwhile
+    assert not list(temporary.iterdir())
+
+
 def test_a_directory_that_cannot_be_created_is_an_error_with_its_reason(temporary, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
         WorkerProcess(PLAN)
 
 
+@pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("fails", range(5))
-def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, temporary, monkeypatch):
+def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, monkeypatch):
     """Events, output, errors, commands, and what Popen itself needs."""
     make, made = os.pipe, []
 
@@ -100,21 +110,17 @@ def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, temporary, monkey
         made.append(make())
         return made[-1]
 
-    before = open_files()
-    monkeypatch.setattr(os, "pipe", pipe)
-    with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
-        WorkerProcess(PLAN)
-    assert open_files() <= before  # what others left may have gone meanwhile
-    assert not list(temporary.iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", pipe)
+        with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
+            WorkerProcess(PLAN)
 
 
+@pytest.mark.usefixtures("leaves_nothing")
 def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkeypatch):
-    before = open_files()
     monkeypatch.setattr(sys, "executable", str(temporary / "python"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
         WorkerProcess(PLAN)
-    assert open_files() <= before  # what others left may have gone meanwhile
-    assert not list(temporary.iterdir())
 
 
 TWO_CHILDREN = """
@@ -159,8 +165,6 @@ def test_close_ends_the_whole_process_group():
     assert psutil.wait_procs(family, timeout=60)[1] == []
 
 
-def test_a_closed_link_leaves_nothing_behind(temporary):
-    before = open_files()
+@pytest.mark.usefixtures("leaves_nothing")
+def test_a_closed_link_leaves_nothing_behind():
     WorkerProcess(PLAN).close()
-    assert open_files() <= before  # what others left may have gone meanwhile
-    assert not list(temporary.iterdir())
