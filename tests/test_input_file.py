@@ -11,7 +11,7 @@ import pytest
 from gpudash import own_file
 from gpudash.cli import tune_memory
 from gpudash.cli.main import main
-from gpudash.errors import ExistsError, UsageError
+from gpudash.errors import UsageError
 from gpudash.handout.own_line import own_line
 from gpudash.input_file import open_input, read_input
 from gpudash.json_input import DamagedError, decoded
@@ -20,9 +20,7 @@ from gpudash.recording.log import version_of
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import runs
 from gpudash.run.node_protocol import given_token
-from gpudash.sinks.textfile import Textfile
 from gpudash.tui import preferences
-from tests.sinks.exporting import ORIGIN
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -97,14 +95,6 @@ def test_a_provenance_a_log_and_a_script_count_as_none(
     assert version_of(tmp_path / "run.jsonl") is None
     script = str(tmp_path / "train.py")
     assert own_line(["python", script], "AdamW", "fused_optimizer", "fused") is None
-
-
-def test_a_textfile_is_not_taken_for_one_of_a_run_before(
-    make: Callable[[Path], None], tmp_path: Path
-) -> None:
-    make(tmp_path / "it.prom")
-    with pytest.raises(ExistsError, match=r"it\.prom exists"):
-        Textfile(str(tmp_path / "it.prom"), ORIGIN)
 
 
 @pytest.mark.parametrize(("make", "what"), NOT_A_FILE.items())

@@ -65,6 +65,7 @@ class GradientSync:
         self._on_gradient = on_gradient
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
+        self._followed: set[int] = set()  # ids of modules
         self._moved: Moved | None = None  # of a step, by fully_shard's collectives
         self.is_news = False
         """`unmeasured` would now return something else."""
@@ -73,14 +74,11 @@ class GradientSync:
         """Follow these models of a training with several processes."""
         hook_methods(WAITS, self._listener.wait_begins, self._listener.wait_ends)
         modules = [module for model in models for module in model.modules()]
-        before, kinds = (
-            self._kinds,
-            {one.__name__ for each in modules for one in type(each).__mro__},
-        )
+        self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
-        self._kinds = kinds | {type(one).__name__ for one in parameters}
-        if not self._kinds <= before:
-            self._moved = None  # the newest step had models that were not followed
+        self._kinds |= {type(one).__name__ for one in parameters}
+        if (followed := set(map(id, modules))) != self._followed:  # else they are found again
+            self._moved, self._followed = None, followed
         if "FSDPModule" in self._kinds:
             hook_collectives(self._listener)
             if not any(map(_is_split_again, parameters)):

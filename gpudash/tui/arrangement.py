@@ -119,7 +119,7 @@ def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     left, right = room.split_vertical(LEDGER_WIDTH)
     rows = min(shown.lever_rows, room.height - LEAST_PANE)
     ledger, pane = left.split_horizontal(rows)
-    charts, readings = right.split_horizontal(room.height * 2 // 3)
+    charts, readings = right.split_horizontal(room.height * 3 // 5)
     return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 

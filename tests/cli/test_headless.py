@@ -19,13 +19,13 @@ from gpudash.protocol.training import Failed
 from gpudash.snapshot import Snapshot
 
 
-def ended(snapshot, path="run.csv", failure=None, steps_per_s=25.0):
+def ended(snapshot, path="run.csv", failure=None, steps_per_s=25.0, limits=None):
     """The exit code of a session that ends as soon as it is started."""
     session = SimpleNamespace(
         snapshot=snapshot,
         failure=failure,
         steps_per_s=steps_per_s,
-        limits=Limits(),
+        limits=limits or Limits(),
         sink_failures={},
         start=lambda listener: listener.on_snapshot(snapshot),
         wait=lambda _timeout_s: True,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.cli.options import DESTINATIONS
+from gpudash.cli.options import OF_A_SCRIPT
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import columns
 from gpudash.sinks.sink import SINKS
@@ -86,7 +86,7 @@ def test_an_impossible_destination_is_refused(
 
 
 def test_every_destination_is_a_sink() -> None:
-    assert set(DESTINATIONS) <= set(SINKS)
+    assert set(OF_A_SCRIPT) <= set(SINKS)
 
 
 def test_a_row_is_written_when_it_is_complete_and_a_reader_that_closes_ends_the_run(

@@ -222,9 +222,23 @@ def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
     book.run(MODEL, "fit(5)")
 
 
-def test_where_gpudashs_own_process_cannot_start_the_answer_says_why(notebook, tmp_path):
-    (tmp_path / "msgspec.py").write_text("raise ImportError('no msgspec for this Python')")
-    path = (str(tmp_path), str(Path(gpudash.__file__).parents[1]))
-    book = notebook(PYTHONPATH=os.pathsep.join(path))
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("msgspec", "raise ImportError('not for this Python')", "train.ipynb on CPU, "),
+        (
+            "sitecustomize",
+            "import sys\nif sys.flags.safe_path: sys.modules['msgspec'] = None",
+            "gpudash's own process has ended: ModuleNotFoundError: import of msgspec halted",
+        ),
+    ],
+)
+def test_gpudashs_own_process_starts_beside_another_msgspec_or_the_answer_says_why_not(
+    notebook, tmp_path, file, text, said
+):
+    (tmp_path / f"{file}.py").write_text(text)
+    book = notebook(
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(Path(gpudash.__file__).parents[1])))
+    )
     book.run(LOAD, MODEL, "fit(5)")
-    assert "no msgspec for this Python" in book.show()[0]
+    assert said in book.show()[0]

@@ -105,7 +105,7 @@ def test_what_trains_a_workload_is_refused_in_a_line(gpudash, words: list[str]) 
 
 
 def test_a_workload_of_the_users_own_names_the_line_that_fails(gpudash, tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("import torch\n")
+    (tmp_path / "mine.py").write_text("import torch\nfrom gpudash import workload\n")
     done = gpudash("train", "mine.py", "--once")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "mine.py:1: ModuleNotFoundError: No module named 'torch'" in done.stderr

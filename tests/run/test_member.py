@@ -63,7 +63,7 @@ def test_figures_for_a_process_that_reads_nothing_do_not_disconnect_it(pair, mon
     monkeypatch.setattr(lines, "UNSENT_BYTES", 100)
     member, process = pair
     process.settimeout(10.0)
-    row = Figures(tracker="wandb", step=1, at_s=0.0, values={"loss": 1.0})
+    row = Figures(step=1, values={"loss": 1.0})
     for _ in range(100_000):
         member.track(row)
     member.read()

@@ -1,19 +1,17 @@
 """Dashboard, log, replay, report and the last line of a recorded run name the same limit."""
 
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpudash.cli.headless import run_headless
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
-from tests.cli.test_headless import Ended
+from tests.cli.test_headless import ended
 from tests.run.test_replay import PLAN, Driven, Made, Prompt, Replayed, Scripted
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, measured
 
@@ -106,7 +104,7 @@ def test_report_and_last_line_have_the_same_limits_with_the_same_shares(recorded
     text = page(run, ("gpudash", "report"))
     assert "GPU-bound for " in text
     assert "Input-bound" not in text.split("What limited it")[0]
-    run_headless(Ended(shown[max(shown)], limits=session.limits), Path("run.csv"))
+    ended(shown[max(shown)], limits=session.limits)
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"recorded to run.csv; {main}")
 
 

@@ -230,6 +230,10 @@ async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before(d):
         assert "an A/B is running" not in d.text()
 
 
+DRAWN = {"█", *map(chr, range(0x2801, 0x2900))}
+"""A full column, and the dots of lines."""
+
+
 def hues(d):
     """The inks of the throughput chart's columns."""
     strips = strips_of(d.app)
@@ -238,7 +242,7 @@ def hues(d):
         segment.style.color.get_truecolor()
         for y in range(region.y + 1, region.bottom)
         for segment in strips[y].crop(region.x + 6, region.right)
-        if "█" in segment.text
+        if set(segment.text) & DRAWN
     }
 
 

@@ -77,7 +77,7 @@ def test_a_workload_once_found_is_in_the_catalogue_as_it_is_in_its_own_process(m
     ],
 )
 def test_a_file_that_ends_its_process_is_described_in_one_line(text: str, why: str) -> None:
-    Path("mine.py").write_text(text)
+    Path("mine.py").write_text(f"from gpudash import workload\n{text}")
     with pytest.raises(LeverError) as refused:
         find("mine.py")
     assert why in str(refused.value)

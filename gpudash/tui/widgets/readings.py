@@ -26,8 +26,8 @@ ROOMY = 48
 """Columns from which the title is `GPU and host`."""
 DRAWN = "gpu_util_pct"
 """The reading that has a curve where there is room."""
-CURVE_FROM = 13
-"""Rows from which it has one: four are left for the most important readings."""
+CURVE_FROM = 16
+"""Rows from which it has one: seven are left for the most important readings."""
 COMPACT_ROWS = 2
 """Rows up to which rate and step time are beside the other readings: the charts have no room."""
 
