@@ -33,10 +33,10 @@ class Starts:
 
     def __init__(self, *sessions, **arguments):
         self.sessions = list(sessions)
-        given = {"json": False, "exit_code": False, "quiet": False, "starts": len(sessions)}
-        given |= {"card": None, "force": False, "user_command": None, "nproc": 1, "device": "auto"}
-        given |= {"price": None}
-        self.arguments = Namespace(**{**given, **arguments})
+        off = dict.fromkeys(("json", "exit_code", "quiet", "force"), False)
+        none = dict.fromkeys(("card", "price", "user_command"))
+        given = off | none | {"starts": len(sessions), "nproc": 1, "device": "auto"}
+        self.arguments = Namespace(**given | arguments)
         self.asked = []
 
     def trial(self, start):

@@ -205,20 +205,15 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
             if is_shared:
                 assert [run.facts.name for run in until(runs.living)] == ["train.py"]
             else:
-                until(lambda: _is_waiting(job.pid))
-                names = [run.facts.cwd for run in runs.living()]
-                assert str(shared) not in names
+                children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
+                until(lambda: children.read_text().strip())  # the command has been started
+                assert str(shared) not in [run.facts.cwd for run in runs.living()]
             job.communicate(b"\n", timeout=WAIT_S)
             assert job.returncode == 0
     finally:
         (shared / "train.py").unlink()
         (shared / "old").rmdir()
         shared.rmdir()
-
-
-def _is_waiting(pid):
-    """Whether the command of this gpudash has been started."""
-    return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text().strip())
 
 
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):

@@ -126,12 +126,7 @@ def test_an_interrupted_run_ends_with_a_whole_row(tmp_path: Path) -> None:
 def test_a_stuck_reader_does_not_delay_an_interrupted_run(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)
-    full = 0
-    while True:
-        try:
-            full += os.write(write, b"\0" * 4096)
-        except BlockingIOError:
-            break
+    os.write(write, bytes(1 << 20))  # as much as it holds
     os.set_blocking(write, True)
     process = subprocess.Popen(
         worker_double.gpudash("--jsonl", *ENDLESS),
@@ -142,13 +137,10 @@ def test_a_stuck_reader_does_not_delay_an_interrupted_run(tmp_path: Path) -> Non
         text=True,
     )
     os.close(write)
-    for line in process.stderr:
-        if "steps/s" in line:
-            break
+    assert any("steps/s" in line for line in process.stderr)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 0
     os.close(read)
-    assert full
 
 
 def test_an_output_that_is_full_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
@@ -184,10 +176,8 @@ def test_once_prints_the_dashboard_at_its_end(run: Run) -> None:
     code, printed, said = run("--once", *SHORT)
     assert (code, said) == (0, "")
     lines = printed.splitlines()
-    assert len(lines) == 40
-    assert max(map(len, lines)) == 120
-    assert "▶ training" in lines[0]
-    assert " 60/60 " in lines[0]
+    assert (len(lines), max(map(len, lines))) == (40, 120)
+    assert re.search("▶ training.* 60/60 ", lines[0])
     assert re.search(r" [\d.,]+ steps/s", lines[1])  # after its end it has no rate
     assert "\x1b" not in printed
 
@@ -195,21 +185,27 @@ def test_once_prints_the_dashboard_at_its_end(run: Run) -> None:
 def test_once_may_be_in_color_or_in_ascii(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     _, printed, _ = run("--once", "--color", "always", "--ascii", *SHORT)
-    assert "\x1b[" in printed
-    assert "38;2;" in printed
+    assert re.search("\x1b\\[[^m]*38;2;", printed)
     assert printed.isascii()
 
 
 def test_once_ends_as_the_run_would(run: Run) -> None:
     code, printed, said = run("--once", "--set", "batch_size=1000000", *SHORT)
-    assert (code, printed) == (2, "")
+    assert (code, printed, said.count("\n")) == (2, "", 1)
     assert said.startswith("gpudash: batch_size=1000000 takes 9.0 GiB")
-    assert said.count("\n") == 1
 
 
-def test_a_frame_waits_for_the_end_or_where_there_is_none_for_some_training() -> None:
-    assert not is_time(Snapshot(state="starting"))
-    assert not is_time(Snapshot(state="training", training_s=TRAINED_S / 2))
-    assert is_time(Snapshot(state="training", training_s=TRAINED_S))
-    assert not is_time(Snapshot(state="training", training_s=TRAINED_S, planned_steps=900))
-    assert is_time(Snapshot(state="failed"))
+@pytest.mark.parametrize(
+    ("snapshot", "is_now"),
+    [
+        (Snapshot(state="starting"), False),
+        (Snapshot(state="training", training_s=TRAINED_S / 2), False),
+        (Snapshot(state="training", training_s=TRAINED_S), True),
+        (Snapshot(state="training", training_s=TRAINED_S, planned_steps=900), False),
+        (Snapshot(state="failed"), True),
+    ],
+)
+def test_a_frame_waits_for_the_end_or_where_there_is_none_for_some_training(
+    snapshot: Snapshot, *, is_now: bool
+) -> None:
+    assert is_time(snapshot) == is_now
