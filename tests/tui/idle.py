@@ -40,7 +40,7 @@ def frame_of(app: App[object]) -> list[Strip]:
     """What an app shows now, row by row."""
     if app not in _frames:
         with app.screen._context():
-            visible_screen_stack.set(app._background_screens)
+            visible_screen_stack.set([])  # behind a dialog there is nothing to read
             _frames[app] = app.screen._compositor.render_strips()
     return _frames[app]
 

@@ -1,7 +1,7 @@
 """Every ink can be read in every theme, by every eye; where there is no colour, by its glyph."""
 
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -83,9 +83,8 @@ def shown(name: str, theme: str, place: str) -> tuple[Color, Color]:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("place", PLACES)
-def test_text_has_a_contrast_of_4_5_and_lines_and_fills_of_3(theme, place):
-    for name, ink in inks.INKS.items():
+def test_text_has_a_contrast_of_4_5_and_lines_and_fills_of_3(theme):
+    for place, (name, ink) in product(PLACES, inks.INKS.items()):
         mark = name in inks.HUES or name == "idle" or ink.printed_on
         wanted = QUIET.get(name, 3.0 if mark else 4.5)
         assert inks.contrast(*shown(name, theme, place)) >= wanted - ITS_OWN, name
@@ -101,10 +100,8 @@ def test_text_on_fills_and_on_the_cursor_has_a_contrast_of_4_5(theme):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-@pytest.mark.parametrize("eye", EYES)
-@pytest.mark.parametrize("kind", ["line", "fill"])
-def test_neighbouring_inks_are_distinct_for_every_eye(theme, eye, kind):
-    for pair in SIDE_BY_SIDE:
+def test_neighbouring_inks_are_distinct_for_every_eye(theme):
+    for eye, kind, pair in product(EYES, ("line", "fill"), SIDE_BY_SIDE):
         names = [f"fill-{one}" if kind == "fill" else LINES[one] for one in pair]
         one, other = (oklab(shown(name, theme, "background")[0], eye) for name in names)
         assert np.linalg.norm(one - other) >= SEEN_APART, names

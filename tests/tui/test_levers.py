@@ -23,7 +23,7 @@ from workloads.levers import Choice, Count
 changed = msgspec.structs.replace
 MOVED = {"pipelined": "on", "batch_size": "32", "data": "resident", "backward_thread": "autograd"}
 USUAL, NARROW = (120, 17), (80, 8)
-SIZES = [(20, 5), (24, 12), (34, 10), (34, 28), (36, 30), (80, 8), (110, 34), (400, 120)]
+SIZES = [(20, 5), (24, 12), (34, 28), (80, 8), (400, 120)]
 
 
 class Host(App):

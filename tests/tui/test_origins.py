@@ -1,6 +1,7 @@
 """Where each number comes from, as the table of metrics says it."""
 
-import pytest
+from itertools import product
+
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
@@ -57,9 +58,8 @@ def test_what_was_not_measured_is_a_dash():
     assert "power: –" in [*origin_lines(scenes.without_gpu())]
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_no_metric_lacks_formula_source_age_or_uncertainty(name):
-    for snapshot in (scenes.running(), scenes.without_gpu()):
+def test_no_metric_lacks_formula_source_age_or_uncertainty():
+    for snapshot, name in product((scenes.running(), scenes.without_gpu()), METRICS):
         found = origin(snapshot, name)
         assert [*found] == ["", "formula", "source", "age", "uncertainty"]
         assert all(found.values()), found

@@ -25,7 +25,7 @@ from tests.tui.fake_engine import result, settings, training
 from tests.tui.frames import painted
 
 changed = msgspec.structs.replace
-SIZES = [(200, 12), (120, 10), (80, 8), (60, 8), (40, 6), (20, 5), (8, 3), (3, 2), (1, 1)]
+SIZES = [(200, 12), (80, 8), (40, 6), (20, 5), (8, 3), (1, 1)]
 NAMES = [
     "دفعة=8",
     "שכבות=on",

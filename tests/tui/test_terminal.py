@@ -138,7 +138,9 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
 
 def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
-    screen = terminal(*small, columns=180, rows=50, with_torch=True)
+    screen = terminal(*small, columns=20, rows=5, with_torch=True)
+    screen.until(r"(?s)too\s+small.*20×5")
+    screen.resize(180, 50)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
     assert re.search(r"▌ starting .*worker .* torch .* model .* first step", screen.text)
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
@@ -188,6 +190,8 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     screen.press("pipelined\r")
     screen.until("▸ pipelined")
     screen.press("a")
+    screen.until(r" ([6-9]|\d\d) of at most 40 pairs")
+    screen.press("a")  # ends it: its verdict is of the pairs so far
     screen.until(r"off is active +⏎ sets on(, slower)? +m more pairs +y copy the verdict +Y")
     verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
     judged = screen.pane
@@ -216,48 +220,35 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     assert replay.end() == 0
 
 
-def test_a_worker_that_is_killed_is_told_and_a_restart_brings_another(terminal: Type) -> None:
-    screen = terminal(*MASKED_LOSS)
-    screen.until(row(1, "pipelined=off batch_size=1"))
-    worker = psutil.Process(screen.program.pid).children()[0]
-    worker.kill()
-    screen.until("✗ failed")
-    screen.until(r"SIGKILL|signal 9|killed")
-    screen.until("press R to restart")
-    screen.press("R")
-    screen.until("▶ training")
-    screen.until(row(2, r".*"))
-    screen.press("q")
-    assert screen.end() == 0
-
-
-def test_after_a_failure_the_exit_code_says_so_and_a_line_why(terminal: Type) -> None:
-    screen = terminal(*MASKED_LOSS)
-    screen.until(row(1, "pipelined=off batch_size=1"))
-    psutil.Process(screen.program.pid).children()[0].kill()
-    screen.until("✗ failed")
+def test_a_start_that_fails_and_a_worker_that_is_killed_are_told_and_a_restart_brings_another(
+    terminal: Type,
+) -> None:
+    screen = terminal("--batch-size", "900000", "--set", "num_workers=0")
+    screen.until("failed")
+    screen.until("GiB")
+    screen.press("-" * 17)
+    screen.until(r"batch_size +900000 → [48] ")
+    for number in (1, 2):
+        screen.press("R")
+        screen.until(r"▶ training .* step +\d*[1-9]\d*")
+        screen.until(row(number, r".*"))
+        psutil.Process(screen.program.pid).children()[0].kill()
+        screen.until("✗ failed")
+        screen.until(r"SIGKILL|signal 9|killed")
+        screen.until("press R to restart")
     screen.press("q")
     assert screen.end() == 1
     assert re.search(r"\?1049l(?s:.*)\ngpudash: .*(SIGKILL|signal 9|killed)", screen.raw)
 
 
-def test_a_terminal_that_is_closed_ends_the_run_and_completes_its_recording(
+def test_theme_tab_and_the_length_of_the_start_are_remembered_and_both_recordings_are_complete(
     terminal: Type, tmp_path: Path
 ) -> None:
-    screen = terminal(*MASKED_LOSS, "--record", "run.csv", "--live", columns=180)
-    screen.until(r"run\.csv +[1-9]\d* rows")
-    children = psutil.Process(screen.program.pid).children(recursive=True)
-    screen.program.ptyproc.fileobj.close()  # as a terminal does: its programs get SIGHUP
-    screen.program.wait()
-    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
-    assert json.loads((tmp_path / "run.json").read_text())["complete"]
-
-
-def test_theme_tab_and_the_length_of_the_start_are_remembered(
-    terminal: Type, tmp_path: Path
-) -> None:
+    """The first one is after Ctrl-C, the second one after its terminal was closed."""
     state = str(tmp_path / "state")
-    first = terminal(*MASKED_LOSS, XDG_STATE_HOME=state)
+    first = terminal(
+        *MASKED_LOSS, "--record", "live.csv", "--live", columns=180, XDG_STATE_HOME=state
+    )
     first.until(r"▶ training .* step +\d*[1-9]\d*")
     assert "here last time" not in first.raw
     assert first.background != SOLARIZED
@@ -279,53 +270,30 @@ def test_theme_tab_and_the_length_of_the_start_are_remembered(
     for tab in ("⁵history", "⁵A/B", "⁵log"):
         first.press("v")
         first.until(tab)
-    first.press("q")
+    first.until(r"live\.csv +[1-9]\d* rows")
+    first.press("\x03")
     assert first.end() == 0
-
-    second = terminal(*MASKED_LOSS, XDG_STATE_HOME=state)
-    second.until(r"▶ training .* step +\d*[1-9]\d*")
-    assert re.search(r"about \d+ s here last time", second.raw)
-    assert "⁵log" in second.text
-    assert second.background == SOLARIZED
-    second.press("q")
-    assert second.end() == 0
-
-
-def test_a_small_terminal_says_so_and_recovers(terminal: Type) -> None:
-    screen = terminal(columns=20, rows=5)
-    screen.until(r"(?s)too\s+small.*20×5")
-    screen.resize(80, 24)
-    screen.until("¹lever")
-    screen.press("\x03")
-    assert screen.end() == 0
-
-
-def test_settings_that_cannot_start_can_be_changed_and_restarted(terminal: Type) -> None:
-    screen = terminal("--batch-size", "900000", "--set", "num_workers=0")
-    screen.until("failed")
-    screen.until("GiB")
-    screen.press("-")
-    for _ in range(16):
-        screen.press("-")
-    screen.until(r"batch_size +900000 → [48] ")
-    screen.press("R")
-    screen.until(r"▶ training .* step +\d*[1-9]\d*")
-    screen.press("q")
-    assert screen.end() == 0
-
-
-def test_a_record_with_a_screen_is_complete_after_ctrl_c(terminal: Type, tmp_path: Path) -> None:
-    screen = terminal("--record", "live.csv", "--live", columns=180)
-    screen.until(r"live\.csv +[1-9]\d* rows")
-    screen.press("\x03")
-    assert screen.end() == 0
     assert json.loads((tmp_path / "live.json").read_text())["complete"]
     assert (tmp_path / "live.csv").read_text().endswith("\n")
     assert re.search(
         r"\?1049l(?s:.*)gpudash: \w+, [\d,]+ steps? in 0:\d\d on .*\r\n"
         r"  rate  (?s:.*)  again    gpudash replay live.csv\r\n",
-        screen.raw,
+        first.raw,
     )
+
+    second = terminal(
+        *MASKED_LOSS, "--record", "run.csv", "--live", columns=180, XDG_STATE_HOME=state
+    )
+    second.until(r"▶ training .* step +\d*[1-9]\d*")
+    assert re.search(r"about \d+ s here last time", second.raw)
+    assert "⁵log" in second.text
+    assert second.background == SOLARIZED
+    second.until(r"run\.csv +[1-9]\d* rows")
+    children = psutil.Process(second.program.pid).children(recursive=True)
+    second.program.ptyproc.fileobj.close()  # as a terminal does: its programs get SIGHUP
+    second.program.wait()
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
 
 def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(
