@@ -86,6 +86,7 @@ class Gpu:
         """Returns the pids of the training's processes, without their descendants."""
         self._counts_pcie = True  # until activity has it
         self._energy_at_s = 0.0
+        self._slow_s = 0.0  # when the newest slow reading began; 0: there was none
         self._since_s: float | None = None  # what it has of activity began then; None: nothing
         self.unread: dict[str, str] = {}
         """Name of a reading whose last call had no value → the reason."""
@@ -101,7 +102,7 @@ class Gpu:
 
         Activity is the mean since the previous slow reading.
         """
-        at_s = time.monotonic()
+        at_s = self._slow_s = time.monotonic()
         self._since_s = None
         asked = SLOW if self._counts_pcie else SLOW.keys() - {"PCIe counters"}
         values = self._all({name: SLOW[name] for name in SLOW if name in asked})
@@ -215,7 +216,7 @@ class Gpu:
 
     def activity(self) -> Values:
         """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
-        activity = self._activity.read(time.monotonic())
+        activity = self._activity.read(self._slow_s or time.monotonic())
         if activity:
             self._since_s = self._activity.since_s
         self._counts_pcie = not {"pcie_rx_mib_s", "pcie_tx_mib_s"} <= activity.keys()
