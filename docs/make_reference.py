@@ -98,7 +98,8 @@ together there is one for each interval and rank, with that rank's GPU. Numbers 
 the text is UTF-8, lines end with `\\n`. An empty cell was not measured. New columns are added only
 at the end.
 
-- To get the rate of a setting, divide the sum of `steps` by the sum of `train_s` of its rows. With
+- To get the rate of a setting, divide the sum of `steps` without `untimed_steps` by the sum of
+  `train_s` of its rows. A row without training has no rate: its cells are empty. With
   several GPUs and one rank, count the rows of one of them.
 - With several ranks, the row of rank 0 has `steps`, `steps_per_s` and `train_s`. They are the whole
   job's: all ranks train a step together. In the rows of the others they are empty, so a sum over

@@ -520,6 +520,16 @@ METRICS: dict[str, Metric] = {
         label="gpudash: RAM",
         within="pages of 4 KiB; shared ones count once for each process",
     ),
+    "untimed_steps": Metric(
+        "step",
+        "",
+        "Those of the steps whose time is not known, or not a usual one: a script's first step, "
+        "unless the script declares it, and profiled ones. Rates of settings leave them out.",
+        "sum",
+        "one",
+        csv="whole",
+        within=EXACT,
+    ),
 }
 
 

@@ -47,7 +47,7 @@ from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
 from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
-from .wire import FinishedStep
+from .wire import FinishedStep, UntimedSteps
 
 Mark: TypeAlias = Callable[[str], None]
 """Takes the name of the phase that begins on the current stream."""
@@ -153,7 +153,9 @@ class Clock(Generic[TimestampT]):
         self._recorded: list[TimestampT] = []  # timestamps of these marks, if measured
         self._measured = False  # this iteration's phases are measured
         self._split: _Split[TimestampT] | None = None
-        self._iterations: deque[_Iteration[TimestampT]] = deque()
+        self._iterations: deque[_Iteration[TimestampT] | UntimedSteps] = deque()
+        self._first: list[tuple[FinishedStep, Tensor | None]] = []  # that began before this clock
+        self._untimed: list[UntimedSteps] = []  # finished
         self._prepared: Spans[TimestampT] = []  # spans not trained on yet
         self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, in device time and in host time
@@ -263,6 +265,7 @@ class Clock(Generic[TimestampT]):
         loss: Tensor | None,
         data_s: float,
         tokens: int | None = None,
+        count: int = 1,
         collectives: Borders[TimestampT] = (),
         values: Mapping[str, float] = NOTHING,
     ) -> Mark:
@@ -277,7 +280,7 @@ class Clock(Generic[TimestampT]):
             _Iteration(
                 step=step,
                 segment=self.segment,
-                count=1,
+                count=count,
                 samples=samples,
                 tokens=tokens,
                 loss=loss,
@@ -408,13 +411,41 @@ class Clock(Generic[TimestampT]):
             self._after = None
         self.spent_s += self._now() - ended_s
 
+    def end_first(
+        self,
+        began_s: float,
+        samples: int | None,
+        tokens: int | None,
+        loss: Tensor | None,
+        data_s: float,
+    ) -> None:
+        """End the first step, which began at `began_s` of the host, before there was this clock."""
+        step_ms, waits = (self._reference_s - began_s) * 1e3, {"data_ms": data_s * 1e3}
+        step = FinishedStep(1, self.segment, self._reference_s, step_ms, waits, 1, samples, tokens)
+        self._first.append((step, loss))
+
+    def count(self, step: int, count: int, samples: int | None, tokens: int | None) -> None:
+        """Count steps that were not measured, up to `step`, which the host has just enqueued."""
+        untimed = UntimedSteps(step, self.segment, self._now(), count, samples, tokens)
+        self._iterations.append(untimed)
+
+    def counted(self) -> list[UntimedSteps]:
+        """Return the steps that were only counted, as of the last call of `finished`."""
+        counted, self._untimed = self._untimed, []
+        return counted
+
     def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         """Return the steps finished since the last call, with their losses. It never waits."""
         called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
-        done = []
+        done, self._first = self._first, []
         while self._iterations:
             iteration = self._iterations[0]
+            if isinstance(iteration, UntimedSteps):
+                self._iterations.popleft()
+                finished_s = min(max(iteration.finished_s, self._reference_s), now)
+                self._untimed.append(iteration._replace(finished_s=finished_s))
+                continue
             if iteration.end is not None and not self._timestamps.passed(iteration.end):
                 break
             self._iterations.popleft()

@@ -18,7 +18,7 @@ from .collectives import Collectives
 from .device import UNKNOWN, DeviceMemory
 from .loss import DeviceLoss, HostLoss, LossReader
 from .timestamps import EventTimestamps, HostTimestamps
-from .wire import FinishedStep, StepReport
+from .wire import FinishedStep, StepReport, UntimedSteps
 
 REPORT_EVERY_S = 0.05
 LOSS_EVERY_S = 0.25
@@ -58,6 +58,7 @@ class Reports:
         self.memory = UNKNOWN
         """Device memory as of the last report."""
         self._finished: list[tuple[FinishedStep, Tensor | None]] = []
+        self._untimed: list[UntimedSteps] = []
         self._recent: deque[FinishedStep] = deque(maxlen=RECENT_STEPS)
         # of short steps few are measured in full, and none may be among the newest
         self._recent_in_full: deque[FinishedStep] = deque(maxlen=RECENT_STEPS)
@@ -98,16 +99,23 @@ class Reports:
     def look(self) -> None:
         """Collect the steps that the device has finished."""
         self._finished += self._clock.finished()
+        self._untimed += self._clock.counted()
 
-    def count(self, steps: int, samples: int | None) -> None:
-        """Count steps that were not measured."""
-        self.total_steps += steps
-        self._total_samples = total((self._total_samples, samples))
+    def begin_after(self, steps: int, samples: int | None) -> None:
+        """Count steps from before anything was reported."""
+        self.total_steps, self._total_samples = steps, samples
+
+    def pass_over(self, step: int, count: int, samples: int | None) -> None:
+        """Count steps up to `step` that were not measured."""
+        if count:
+            self._clock.count(step, count, samples, None)
 
     def set_aside(self) -> None:
-        """Count the steps that have finished since the last look, without reporting their times."""
-        steps = [step for step, _ in self._clock.finished()]
-        self.count(sum(step.count for step in steps), total(step.samples for step in steps))
+        """Report the steps that have finished since the last look without their times."""
+        for one, _ in self._clock.finished():
+            own = UntimedSteps(*one[:3], one.count, one.samples, one.tokens)
+            self._untimed.append(own)
+        self._untimed += self._clock.counted()
 
     def send(self) -> FinishedStep | None:
         """Send a report; return the newest step in it, None if it has no step."""
@@ -117,6 +125,7 @@ class Reports:
         self.due_s = max(self.due_s + REPORT_EVERY_S, began_s)
         self.look()
         finished, self._finished = self._finished, []
+        untimed, self._untimed = tuple(self._untimed), []
         steps = tuple(step for step, _ in finished)
         self._recent += steps
         self._recent_in_full += [step for step in steps if has_phases(step.values)]
@@ -124,8 +133,9 @@ class Reports:
         if finished:
             newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)
             self._newest = next(newest, None)
-            self.total_steps = steps[-1].step
-            self._total_samples = total((self._total_samples, *(step.samples for step in steps)))
+        counted: list[FinishedStep | UntimedSteps] = [*steps, *untimed]
+        self.total_steps = max((self.total_steps, *(one.step for one in counted)))
+        self._total_samples = total((self._total_samples, *(one.samples for one in counted)))
         if self._newest is not None and self._newest[0] == loss_step:
             self._newest = None
         if self._newest is not None and began_s >= self._loss_due_s:
@@ -149,6 +159,7 @@ class Reports:
                 skipped_samples=self._skipped_samples,
                 instruments_ms=spent_ms,
                 values=values,
+                untimed=untimed,
             )
         )
         self._clock.spent_s = 0.0  # it is part of the time that follows

@@ -27,6 +27,17 @@ class FinishedStep(NamedTuple):
     parts_ms: dict[str, tuple[float, ...]] = {}  # noqa: RUF012  # nobody changes it
 
 
+class UntimedSteps(NamedTuple):
+    """Steps that were only counted: `protocol.Untimed`."""
+
+    step: int
+    segment: int
+    finished_s: float
+    count: int = 1  # type: ignore[assignment]  # …
+    samples: int | None = None
+    tokens: int | None = None
+
+
 @dataclass(frozen=True)
 class StepReport:
     """The steps finished since the report before: `protocol.Progress`."""
@@ -41,6 +52,7 @@ class StepReport:
     skipped_samples: int = 0
     instruments_ms: float = 0.0
     values: dict[str, float] = field(default_factory=dict)
+    untimed: tuple[UntimedSteps, ...] = ()
 
 
 def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:

@@ -282,6 +282,27 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     """How many of the `count` steps came after the warm-up; set by the session."""
 
 
+class Untimed(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=False):
+    """Steps that the device has finished and whose times are not known, or no usual ones.
+
+    They are steps like others, in every count. The first step of a script began before it was seen,
+    a traced one takes longer, and of some only a part was seen.
+    """
+
+    step: int
+    """As in `Step`."""
+    segment: int
+    """As in `Step`."""
+    finished_s: float
+    """When the host has enqueued the last one, or the device has finished it."""
+    count: Annotated[int, Meta(ge=1)] = 1
+    """Number of consecutive steps, of which `step` is the last."""
+    samples: int | None = None
+    """Samples of all of them; None if the source does not know them."""
+    tokens: int | None = None
+    """Tokens, likewise."""
+
+
 class Progress(Record, frozen=True, kw_only=True):
     """The steps finished since the last Progress; about 20 messages a second."""
 
@@ -303,6 +324,8 @@ class Progress(Record, frozen=True, kw_only=True):
     values: dict[str, float] = {}
     """What the process says of itself, by metric of kind `host`: the memory of torch's allocator
     and the collectives of a step. Absent where unknown; read about twice a second."""
+    untimed: tuple[Untimed, ...] = ()
+    """Steps finished since the last Progress that are not among `steps`."""
 
 
 class Timed(Record, frozen=True, kw_only=True):

@@ -41,7 +41,6 @@ def columns() -> dict[str, Metric]:
 def cells(interval: Interval, origin: Origin) -> list[list[str]]:
     """Return the rows of an interval: one for each rank, or each GPU, or one without any."""
     row = of_job(interval, origin)
-    length_s = interval.ended_s - interval.began_s
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
     single = interval.gpus or (None,)  # a single rank has a row for each GPU
     return [
@@ -52,7 +51,7 @@ def cells(interval: Interval, origin: Origin) -> list[list[str]]:
         ]
         for rank in interval.ranks
         for gpu in (single if len(interval.ranks) == 1 else (gpus.get(rank.gpu_uuid or ""),))
-        for found in (ChainMap(of_gpu(gpu), of_rank(rank, length_s), row),)
+        for found in (ChainMap(of_gpu(gpu), of_rank(rank, interval.rated_s), row),)
     ]
 
 
@@ -71,16 +70,27 @@ def of_job(interval: Interval, origin: Origin) -> dict[str, Any]:
     }
 
 
-def of_rank(rank: RankSteps, length_s: float) -> dict[str, Any]:
-    """Return what one rank did in a row of this length, by metric; None if not measured."""
-    counts = {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
+def of_rank(rank: RankSteps, rated_s: float | None) -> dict[str, Any]:
+    """Return what one rank did in a row, by metric; None if not measured.
+
+    `rated_s` is what its rates are over; None: there are none.
+    """
     return rank.values | {
         "rank": rank.rank,
         "step": rank.step,
         "steps": rank.steps,
+        "untimed_steps": rank.untimed,
         "transform_ms": rank.transform_ms,
-        **{name: None if count is None else count / length_s for name, count in counts.items()},
+        **{
+            name: None if count is None or rated_s is None else count / rated_s
+            for name, count in counts_of(rank).items()
+        },
     }
+
+
+def counts_of(rank: RankSteps) -> dict[str, int | None]:
+    """Return what its rates are of, by metric."""
+    return {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
 
 
 def of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:

@@ -45,7 +45,10 @@ UNKNOWN = (
 )
 """The screen's note for a recording without a log."""
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
-NO_VALUES = {"gpu_index", "gpu_uuid", "steps", "steps_per_s", "samples_per_s", "tokens_per_s"}
+NO_VALUES = {
+    *("gpu_index", "gpu_uuid", "steps", "untimed_steps"),
+    *("steps_per_s", "samples_per_s", "tokens_per_s"),
+}
 """Columns that say which GPU it is, or how much was trained."""
 NOT_RECORDED = "not recorded"
 """The name of an unknown device."""
@@ -242,6 +245,7 @@ def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None
         round(float(row[per_s]) * length_s) if per_s in row else None
         for per_s in ("samples_per_s", "tokens_per_s")
     )
+    samples = samples if steps else 0  # there is no rate without training
     one = RankSteps(
         rank=int(row.get("rank", 0)),
         gpu_uuid=row.get("gpu_uuid"),
@@ -254,7 +258,10 @@ def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None
         transform_ms={name: float(ms) for name, ms in _pairs(row.get("transform_ms", "")).items()},
         instruments_ms=0.0,
     )
-    return msgspec.structs.replace(one, bursts=_bursts(one, interval))
+    timed = steps - int(row.get("untimed_steps", 0))
+    if not 0 <= timed <= steps:
+        raise ValueError("not an interval that follows")
+    return msgspec.structs.replace(one, bursts=_bursts(one, timed, interval))
 
 
 def _same_worker(interval: Interval, before: Interval) -> bool:
@@ -270,9 +277,8 @@ def _values(row: Mapping[str, str], *kinds: Kind) -> dict[str, float | str]:
     }
 
 
-def _bursts(one: RankSteps, interval: Interval) -> tuple[Burst, ...]:
-    """Return step times with the row's median, percentile and sum, as far as possible."""
-    steps = one.steps
+def _bursts(one: RankSteps, steps: int, interval: Interval) -> tuple[Burst, ...]:
+    """Return times of so many steps with the row's median, percentile and sum, if possible."""
     p50, p95 = (one.values.get(name) for name in ("step_ms_p50", "step_ms_p95"))
     if not steps:
         return ()

@@ -5,7 +5,7 @@ no row is ever revised. Rows follow each other without a gap. They end on a grid
 and where the last step before a lever change finished, so each row belongs to one segment. They
 also end where the first step after a change may start, so the change itself is in no row with
 steps. A step counts in the row in which it finished. `train_s` is the training time of a row, also
-of steps that finish later. So a setting's rate is the sum of its rows' `steps` over the sum of
+of steps that finish later. So a setting's rate is the sum of its rows' timed steps over the sum of
 their `train_s`.
 """
 
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import Progress, State, Step
+from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
-from gpudash.recording.rank_steps import SWITCH_S, RankSteps, RankTracks
+from gpudash.recording.rank_steps import SWITCH_S, RankSteps, RankTracks, in_order
 from gpudash.statistics import total
 
 GRACE_S = 0.5
@@ -62,9 +62,14 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
         return self.ranks[0].steps
 
     @property
-    def steps_per_s(self) -> float:
-        """Mean rate over the whole row."""
-        return self.steps / (self.ended_s - self.began_s)
+    def steps_per_s(self) -> float | None:
+        """Mean rate over the whole row; None without training."""
+        return None if self.rated_s is None else self.steps / self.rated_s
+
+    @property
+    def rated_s(self) -> float | None:
+        """Seconds that rates of the row are over: all of it, and none without training."""
+        return self.ended_s - self.began_s if self.train_s > 0 else None
 
     @property
     def samples(self) -> int | None:
@@ -214,15 +219,18 @@ class Intervals:
         )
 
     def _progress(self, event: Progress) -> None:
-        steps = tuple([self._placed(step) for step in event.steps])
-        self._ranks.take(0, replace(event, steps=steps))
+        placed = [self._placed(step) for step in in_order(event)]
+        steps = tuple([one for one in placed if isinstance(one, Step)])
+        untimed = tuple([one for one in placed if isinstance(one, Untimed)])
+        self._ranks.take(0, replace(event, steps=steps, untimed=untimed))
         self._known_s = max(self._known_s, event.until_s)
 
-    def _placed(self, step: Step) -> Step:
+    def _placed(self, step: Step | Untimed) -> Step | Untimed:
         """Return the step, finished no earlier than the one before; note the borders it tells."""
         segment = step.segment
         # a step after an unannounced change still gets a row of its own segment
-        begun_s = step.finished_s - step.step_ms / 1000
+        step_ms = step.step_ms if isinstance(step, Step) else 0.0
+        begun_s = step.finished_s - step_ms / 1000
         self._change(segment, self._latest.settings, self._last_step, begun_s)
         if self._next:
             self._locate_borders(step)
@@ -236,7 +244,7 @@ class Intervals:
             return step
         return replace(step, finished_s=self._last_finish_s)
 
-    def _locate_borders(self, step: Step) -> None:
+    def _locate_borders(self, step: Step | Untimed) -> None:
         for index, segment in enumerate(self._next):
             if segment.begins_s == inf and segment.after_step <= step.step:
                 at_s = step.finished_s if segment.after_step == step.step else -inf

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 from math import floor, inf, log
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpudash.metrics import has_phases, process_reading
 from gpudash.protocol.readings import HostReading
-from gpudash.protocol.training import Progress, State, Step
+from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
 from gpudash.statistics import Means, mean, percentiles, total
 
@@ -44,13 +44,13 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     steps: int = 0
     """Steps that its device finished in the interval."""
     samples: int | None = None
-    """Samples of these steps."""
+    """Samples of these steps; of untimed ones, as far as known."""
     tokens: int | None = None
-    """Their tokens; None without a step."""
+    """Their tokens, likewise; None without a step."""
     total_samples: int | None = None
     """Samples of all steps up to `step`."""
     bursts: tuple[Burst, ...] = ()
-    """Durations of these steps."""
+    """Durations of those of these steps that were timed."""
     values: dict[str, float | str] = {}
     """By metric, absent if not measured: of its steps, over those in which each was measured; of
     its processes, over their readings; and its loss."""
@@ -61,11 +61,21 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     instruments_ms: float | None = None
     """Host time for measuring, from reports in the interval; None without a report."""
 
+    @property
+    def timed(self) -> int:
+        """Steps whose durations are known."""
+        return sum(count for burst in self.bursts for _, count in burst.step_times)
+
+    @property
+    def untimed(self) -> int:
+        """Steps that were only counted."""
+        return self.steps - self.timed
+
 
 class _Known(NamedTuple):
     """A step that is in no row so far."""
 
-    step: Step
+    step: Step | Untimed
     process: int
     """Number of the process that trained it."""
     total_samples: int | None
@@ -128,7 +138,7 @@ class RankTrack:
             self._pid = process.pid
 
     def _take_steps(self, report: Progress) -> None:
-        new = [step for step in report.steps if step.step > self._newest]
+        new = [step for step in in_order(report) if step.step > self._newest]
         so_far, known = report.total_samples, list[_Known]()
         for step in reversed(new):
             known.append(_Known(step, self._started, so_far))
@@ -158,7 +168,8 @@ class RankTrack:
 
         Steps of segments after `segment`, if that is known of this rank, are of later rows.
         """
-        steps = self._steps_until(ended_s, segment)
+        known = self._steps_until(ended_s, segment)
+        steps = [step for step in known if isinstance(step, Step)]
         transform_ms, instruments_ms = self._reported_until(ended_s)
         self._hold_loss()
         readings = take(self._readings, -inf, ended_s)
@@ -167,9 +178,9 @@ class RankTrack:
             rank=self._rank,
             gpu_uuid=self._gpu_uuid,
             step=self._step,
-            steps=sum(step.count for step in steps),
-            samples=total(step.samples for step in steps),
-            tokens=total(step.tokens for step in steps) if steps else None,
+            steps=sum(step.count for step in known),
+            samples=_amount(known, "samples"),
+            tokens=_amount(known, "tokens") if known else None,
             total_samples=self._total_samples,
             bursts=_bursts(steps),
             values=_values(steps) | self._holding | read,
@@ -178,8 +189,8 @@ class RankTrack:
             instruments_ms=instruments_ms,
         )
 
-    def _steps_until(self, ended_s: float, segment: int | None) -> list[Step]:
-        found = []
+    def _steps_until(self, ended_s: float, segment: int | None) -> list[Step | Untimed]:
+        found: list[Step | Untimed] = []
         while self._steps and self._steps[0].step.finished_s <= ended_s:
             step, process, total_samples = self._steps[0]
             if segment is not None and step.segment > segment:
@@ -243,6 +254,19 @@ class RankTracks:
             track.row(ended_s, None if rank else segment)
             for rank, track in sorted(self._tracks.items())
         )
+
+
+def _amount(known: Iterable[Step | Untimed], of: Literal["samples", "tokens"]) -> int | None:
+    """Return what the steps were trained on; what an untimed one was is left out if not known."""
+    amounts = ((getattr(one, of), isinstance(one, Step)) for one in known)
+    return total(amount for amount, is_timed in amounts if is_timed or amount is not None)
+
+
+def in_order(report: Progress) -> Sequence[Step | Untimed]:
+    """Return all steps of a report in their order."""
+    if not report.untimed:
+        return report.steps
+    return sorted((*report.steps, *report.untimed), key=lambda one: one.step)
 
 
 def _values(steps: Sequence[Step]) -> dict[str, float | str]:

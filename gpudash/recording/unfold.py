@@ -10,7 +10,7 @@ import msgspec
 from gpudash.metrics import METRICS
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.training import Progress, Step
+from gpudash.protocol.training import Progress, Step, Untimed
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rank_steps import RankSteps
@@ -61,15 +61,29 @@ def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
         transform_ms=rank.transform_ms,
         skipped_samples=int(skipped or 0),
         instruments_ms=rank.instruments_ms or 0.0,
+        untimed=tuple(_untimed(interval, rank, segment)),
     )
+
+
+def _untimed(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Untimed]:
+    """Yield the steps that were only counted, as the row's first ones."""
+    if rank.untimed:
+        yield Untimed(
+            step=rank.step - rank.timed,
+            segment=segment,
+            finished_s=interval.began_s + BESIDE_S,
+            count=rank.untimed,
+            samples=_share(rank.samples, 0, rank.untimed, rank.steps),
+            tokens=_share(rank.tokens, 0, rank.untimed, rank.steps),
+        )
 
 
 def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
     """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
     times = [one for burst in rank.bursts for one in burst.step_times]
-    mean_ms = sum(ms * count for ms, count in times) / max(rank.steps, 1)
+    mean_ms = sum(ms * count for ms, count in times) / max(rank.timed, 1)
     values = _of_steps(rank)
-    done = before = 0
+    done = before = rank.untimed
     for burst in rank.bursts:
         finished_s = burst.began_s
         for ms, count in burst.step_times:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.training import Progress, State, Step
+from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.snapshot import ENDED
 from gpudash.statistics import WARMUP_STEPS
 
@@ -43,7 +43,8 @@ class Normaliser:
             return body
         own = self._ranks.setdefault(rank, _Numbering())
         if isinstance(body, Progress):
-            return replace(body, steps=tuple(map(own.step, body.steps)))
+            untimed = tuple(map(own.untimed, body.untimed))
+            return replace(body, steps=tuple(map(own.step, body.steps)), untimed=untimed)
         if body.phase == "starting":  # another process, which counts from 0
             newest = self._newest.items()
             self._newest = {key: seq for key, seq in newest if key[0] not in WORKER}
@@ -96,6 +97,12 @@ class _Numbering:
         self._segment = max(self._segment, segment)
         warm = min(max(since_break - warmup_steps, 0), step.count)
         return replace(step, segment=segment, since_break=since_break, warm=warm)
+
+    def untimed(self, steps: Untimed) -> Untimed:
+        """Return such steps with their segment in the run."""
+        segment = self._base + steps.segment
+        self._segment = max(self._segment, segment)
+        return replace(steps, segment=segment)
 
     def _note_break(self, state: State, before: State | None) -> None:
         """Note that the next steps are warm-up; an evaluation is part of the training."""

@@ -6,23 +6,21 @@ from typing import Any
 
 from ..instrument.guard import event
 from .declared import DeclaredSteps
+from .mode import FIRST
 from .samples import first_dimension, first_tensor, tokens_in
-from .step_counts import total
+from .step_counts import Tally, total
 
 
 class BatchedSteps(DeclaredSteps):
     """Handles the events of DataLoaders."""
-
-    def reset(self) -> None:
-        """Forget the training found so far."""
-        super().reset()
-        self._asked_s = 0.0
 
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
         """Note that a DataLoader has made an iterator."""
         if self._stop_skipping():
             self.samples = None  # the script may have left the newest batch
+        if self.mode is FIRST and not self._depth:
+            self._tally = Tally()  # batches before these were looked at, or evaluated
         self._feeds.opened(iterator, loader, keeps=self.mode.is_on)
         return False
 
@@ -72,7 +70,7 @@ class BatchedSteps(DeclaredSteps):
         if self._has_tokens or not is_skipping:
             tokens = tokens_in(batch)
             self._has_tokens = self._has_tokens or tokens is not None
-            tally.tokens = total(tally.tokens, tokens)
+            tally.newest_tokens, tally.tokens = tokens or 0, total(tally.tokens, tokens)
         if is_skipping:
             self.counting.next_begun = True
             return False

@@ -1,5 +1,6 @@
 """Steps that the script declares itself. They count whatever its optimizers do."""
 
+import time
 from operator import index
 from threading import get_ident
 
@@ -40,6 +41,9 @@ class DeclaredSteps(EndedSteps):
             self._retime()
         else:
             self._enter("begins")
+        if self.clock is None:
+            now_s, waited_s = time.monotonic(), self._tally.data_s
+            self.first_began_s = min(now_s - waited_s, self._asked_s) if waited_s else now_s
         return False
 
     @event("gpudash.step")
@@ -63,7 +67,7 @@ class DeclaredSteps(EndedSteps):
         self._boundaries.feed("declares")
         self._thread = get_ident()
         self._stop_skipping()
-        self._tally = Tally()
+        self._tally = self._tally.of_batches() if self._has_waited else Tally()
         self._findings.is_news = True
 
     @property

@@ -76,6 +76,7 @@ class Driver:
         self._commands: CommandLoop | None = None
         self._reports: Reports | None = None  # while measuring
         self._since_s = 0.0  # when measuring began
+        self._ready_s = 0.0  # … or the first step, if that is known
         self._offered: Offered | None = None  # as it was sent last
         self._aside: tuple[float, Aside] | None = None  # since when
         self._life: Life | None = None  # as the dashboard knows it
@@ -231,7 +232,7 @@ class Driver:
             if self._at_exit is None:
                 # like `atexit`, but also in processes of multiprocessing
                 self._at_exit = Finalize(None, self.close, exitpriority=0)
-            self._measure()
+            self._measure(self.tracker.first_began_s)
             return
         before = self._training.levers.settings
         self._training.found = found
@@ -246,14 +247,19 @@ class Driver:
         if self._commands is not None:
             self._commands.ran_out(asked_bytes)
 
-    def _measure(self) -> None:
-        """Measure from the next step on; drop the steps that finished without a dashboard."""
+    def _measure(self, began_s: float | None = None, *, after: int = 0) -> None:
+        """Measure from the next step on; drop the steps that finished without a dashboard.
+
+        `began_s` is when the first step began. `after` are the steps so far, unless they are told.
+        """
         training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
         assert training is not None
         assert clock is not None, "it is made before a training is found"
         assert losses is not None
         clock.finished()
+        clock.counted()
         self._since_s = time.monotonic()
+        self._ready_s = self._since_s if began_s is None else began_s
         self._reports = Reports(
             clock,
             losses,
@@ -263,8 +269,8 @@ class Driver:
             partial(device_memory, training.device),
             self.tracker.collectives,
         )
-        if training.step:
-            self._reports.count(training.step, self.tracker.samples)
+        if after:
+            self._reports.begin_after(after, self.tracker.samples)
         training.watch()
 
     def _await_last(self) -> None:
@@ -376,7 +382,7 @@ class Driver:
         """Send a new dashboard what the training is, its settings and its state."""
         self._line = line
         if self._reports is None:
-            self._measure()
+            self._measure(after=training.step)
         assert self._reports is not None
         several = training.is_shared  # with several ranks, a paused one would hold up the others
         can = tuple(one for one in CAN if not (several and one == "pause"))
@@ -394,11 +400,11 @@ class Driver:
         """Return the state of a training that goes on."""
         several = training.is_shared
         return State(
-            at_s=self._since_s,
+            at_s=self._ready_s,
             phase="training",
             process=TrainingProcess(
                 pid=os.getpid(),
-                ready_s=self._since_s,
+                ready_s=self._ready_s,
                 device=describe_device(training.device),
                 versions=versions(),
                 number=self._trainings,

@@ -26,7 +26,10 @@ class EndedSteps(Steps):
         if get_ident() == self._thread:
             self._no_more_comes()
         if self.mode.is_skipping:  # on another thread
-            self.samples = total(self.samples, self._samples_of_counted())
+            samples = self._samples_of_counted()
+            self.samples = total(self.samples, samples)
+            self._leave_untimed(samples, self._tokens_of_counted())
+        self._tell_untimed(self._tally)
 
     def _obey(self, says: Verdict) -> None:
         """Do with the step in progress what its boundaries say."""
@@ -73,9 +76,11 @@ class EndedSteps(Steps):
         if self.mode.is_on:
             self._findings.learn(tally, timed=self.mode.is_timed)
             self._gradient_sync.step_ends(tally.moved if self.mode.is_timed else None)
-        samples = self._count_samples(tally)
+        samples, tokens = self._count_samples(tally), self._tokens(tally)
         if self.mode.is_timed:
-            self._time(tally, samples, self._tokens(tally), at_split=True)
+            self._time(tally, samples, tokens, at_split=True)
+        else:
+            self._leave_untimed(samples, tokens)
 
     def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
         """End the step here, before anything of the next one has begun.
@@ -107,7 +112,10 @@ class EndedSteps(Steps):
 
     def _to_train_on(self) -> Tally | None:
         """Return the batches that may be trained on after an aside that begins here."""
-        return None if self._asides.is_foreign else self._tally.of_batches()
+        held = None if self._asides.is_foreign else self._tally.of_batches()
+        if held is not None:
+            held.data_s = 0.0  # its time begins after the aside
+        return held
 
     def _turn_aside(self, held: Tally | None = None) -> None:
         """Report an aside since the newest step; `held` are batches for the training after it."""

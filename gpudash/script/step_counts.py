@@ -24,6 +24,7 @@ class Tally:
         "loss",
         "moved",
         "newest",
+        "newest_tokens",
         "tokens",
         "updates",
     )
@@ -37,6 +38,8 @@ class Tally:
         """Samples of the step's batches; None if one batch has no known size."""
         self.newest = 0
         """Samples of the newest batch whose size is known."""
+        self.newest_tokens = 0
+        """Tokens of the newest batch."""
         self.tokens: int | None = 0
         """Tokens of the step's batches; None likewise."""
         self.called: int | None = 0
@@ -57,10 +60,11 @@ class Tally:
         """The clock's timestamps of these collectives, by call; None if one call has none."""
 
     def of_batches(self) -> "Tally":
-        """Return the counts of the batches alone."""
+        """Return the counts of the batches, with their waits."""
         counts = Tally()
         counts.batches, counts.newest = self.batches, self.newest
         counts.fetched, counts.tokens = self.fetched, self.tokens
+        counts.newest_tokens, counts.data_s = self.newest_tokens, self.data_s
         return counts
 
     def begun(self, steps: int) -> "Tally":
@@ -68,6 +72,7 @@ class Tally:
         begun = Tally()
         if self.batches == steps + 1:
             begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
+            begun.tokens = begun.newest_tokens = self.newest_tokens
         return begun
 
     def add(self, later: "Tally") -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from threading import get_ident
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -43,6 +43,8 @@ LOOK_EVERY_IN_JOB_S = 0.05
 """The same with several ranks, where a slow one shows in its phases."""
 ROLLOUT = "rollout"
 """The phase of acting; the host's time in it is measured in each step."""
+Amounts: TypeAlias = tuple[int | None, int | None]
+"""Samples and tokens; None if not known."""
 NOBODY = -1
 """An identity that no thread has."""
 
@@ -88,9 +90,14 @@ class Steps:
         self.counting.reset()
         self.samples: int | None = 0
         """Samples of all these steps; None if those of one step are not known."""
+        self.first_began_s: float | None = None
+        """When the first step began, if the script declares it, until it has ended."""
         self.mode = FIRST
         """How steps are measured now."""
         self._counted_from = 0  # steps before the first one that was only counted
+        self._told = 0  # steps that the clock has timed or counted
+        self._untold: Amounts = (0, 0)  # samples and tokens of those since that are not timed
+        self._asked_s = 0.0  # when the newest batch was asked for
         self.switch_backward(True)  # a forked child may have inherited it out
         self._look_every_s = LOOK_EVERY_S
         self._look_due_s = 0.0
@@ -161,13 +168,16 @@ class Steps:
             self._findings.learn(tally, timed=mode.is_timed)
             self._gradient_sync.step_ends(tally.moved if mode.is_timed else None)
         samples = self._count_samples(tally, samples)
+        tokens = self._tokens(tally) if tokens is None else tokens
         followed, self._thread = self._thread, NOBODY  # ignore what we do now
         try:
             if mode.is_timed:
-                tokens = self._tokens(tally) if tokens is None else tokens
                 self._time(tally, samples, tokens)
             if self._findings.is_news or self._gradient_sync.is_news:
                 self._report_findings(tally)
+            if not mode.is_timed:
+                self._leave_untimed(samples, tokens)
+                self._tell_untimed(tally)
             self._observer.border(self.steps)
         finally:
             self._thread = followed
@@ -189,6 +199,22 @@ class Steps:
         if self.may_skip is None:
             self.may_skip = found.device.type == "cuda"
         self._observer.found(found)
+
+    def _leave_untimed(self, samples: int | None, tokens: int | None) -> None:
+        """Note what was trained in steps that are not timed."""
+        self._untold = total(self._untold[0], samples), total(self._untold[1], tokens)
+
+    def _tell_untimed(self, tally: Tally) -> None:
+        """Have the clock count the steps that it has not timed; if nobody watches, forget them."""
+        count, (samples, tokens) = self.steps - self._told, self._untold
+        began_s, self.first_began_s = self.first_began_s, None
+        self._told, self._untold = self.steps, (0, 0)
+        if self.clock is None or not (self.mode.is_on and count):
+            return
+        if began_s is None or count > 1:
+            self.clock.count(self.steps, count, samples, tokens)
+        else:
+            self.clock.end_first(began_s, samples, tokens, tally.loss, tally.data_s)
 
     def _open(self, *, is_on: bool, skips: bool = False) -> None:
         """Begin the next step; `skips`: only count until a step is due to be measured."""
@@ -300,7 +326,9 @@ class Steps:
         if is_partial:  # only a part of this step would be measured
             self._has_learned = True
             self.interrupt()
-            self.samples = total(self.samples, self._samples_of_counted())
+            samples = self._samples_of_counted()
+            self.samples = total(self.samples, samples)
+            self._leave_untimed(samples, self._tokens_of_counted())
             self._tally = self._tally.begun(self._skipped)
         elif self._skipped:  # else it has at most a wait for the end of an epoch
             samples = self._count_samples(self._tally)
@@ -317,14 +345,15 @@ class Steps:
     def _time(
         self, tally: Tally, samples: int | None, tokens: int | None, *, at_split: bool = False
     ) -> None:
-        """Close a step on the clock, or all the steps that were only counted."""
-        clock, count = self.clock, max(1, self._skipped)
+        """Close on the clock the step, with those before that it has not timed."""
+        clock, count = self.clock, self.steps - self._told
         assert clock is not None
+        self._told = self.steps
         loss = readable(tally.loss) if self._skipped else tally.loss
         values, data_s, borders = self._acted(tally, count), tally.data_s, tally.borders
         if at_split:
             self._mark = clock.end_at_split(
-                self.steps, samples, loss, data_s, tokens, borders, values
+                self.steps, samples, loss, data_s, tokens, count, borders, values
             )
         else:
             clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
@@ -379,6 +408,15 @@ class Steps:
         if tally.fetched is None or tally.batches != self._skipped + 1:
             return None
         return tally.fetched - tally.newest
+
+    def _tokens_of_counted(self) -> int | None:
+        """Return the tokens of the counted steps, likewise."""
+        tally = self._tally
+        if not self.counting.next_begun:
+            return self._tokens(tally)
+        if not self._has_tokens or tally.tokens is None or tally.batches != self._skipped + 1:
+            return None
+        return tally.tokens - tally.newest_tokens
 
     def _tokens(self, tally: Tally) -> int | None:
         if not self._has_tokens:  # steps that are only counted do not look for any

@@ -32,6 +32,7 @@ class Tracks(Protocol):
     clock: Clock[torch.Event] | Clock[float] | None
     losses: LossReader | None
     samples: int | None
+    first_began_s: float | None
     active: bool
     closely_until: float
     border_at: int

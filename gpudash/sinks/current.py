@@ -13,7 +13,7 @@ from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.training import State
-from gpudash.recording.csv_format import of_gpu, of_job, of_rank
+from gpudash.recording.csv_format import counts_of, of_gpu, of_job, of_rank
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
@@ -38,17 +38,19 @@ class Subject(NamedTuple):
     labels: Labels
     values: Mapping[str, Any]
     """Numbers, texts, and pairs of them, by metric."""
-    seconds: float
-    """Length of the row."""
     steps: int = 0
     """Steps that means over steps are of."""
+    counts: Mapping[str, int | None] = {}
+    """What rates are of, by metric."""
 
-    def counted(self, name: str, value: float) -> float:
-        """Return what a row's value adds to a counter: a rate or a mean is made a sum again."""
+    def counted(self, name: str, value: float | None) -> float | None:
+        """Return what a row adds to a counter: a mean is made a sum again; None if not known."""
         metric = METRICS.get(name)
+        if metric is not None and metric.over_time == "rate":
+            return self.counts.get(name)
         if metric is None or metric.in_steps is not None:
-            return value * self.steps
-        return round(value * self.seconds) if metric.over_time == "rate" else value
+            return None if value is None else value * self.steps
+        return value
 
     def numbers(self) -> Iterator[tuple[str, str, float]]:
         """Yield what is a finite number and no label: its metric, its name, and the number."""
@@ -70,23 +72,22 @@ class Subject(NamedTuple):
 
 def subjects(interval: Interval, origin: Origin) -> Iterator[Subject]:
     """Yield the values of a row: the job's, each rank's, each GPU's; absent if not measured."""
-    length_s = interval.ended_s - interval.began_s
     job = of_job(interval, origin)
     size = str(job["batch_size"])
     job["batch_size"] = int(size) if size.isdecimal() and len(size) < LONGEST else None
     for rank in interval.ranks:
-        values = of_rank(rank, length_s)
-        if rank.steps:
+        values, counts = of_rank(rank, interval.rated_s), counts_of(rank)
+        if rank.timed:
             times = [one for burst in rank.bursts for one in burst.step_times]
-            values["step_ms"] = sum(ms * count for ms, count in times) / rank.steps
+            values["step_ms"] = sum(ms * count for ms, count in times) / rank.timed
         shared = {name for name in values if _is_jobs(name)}
         if not rank.rank:
             job |= {name: values[name] for name in shared}
-            yield Subject((), job, length_s, rank.steps)
+            yield Subject((), job, rank.timed, counts)
         own = {name: value for name, value in values.items() if name not in shared}
-        yield Subject((("rank", str(rank.rank)),), own, length_s, rank.steps)
+        yield Subject((("rank", str(rank.rank)),), own, rank.timed, counts)
     for gpu in interval.gpus:
-        yield Subject(_labels(gpu), of_gpu(gpu), length_s)
+        yield Subject(_labels(gpu), of_gpu(gpu))
 
 
 def _is_jobs(name: str) -> bool:
@@ -182,17 +183,17 @@ class Current:
             for name, value in subject.values.items():
                 of = exported.of(name)
                 labels = of.labels + subject.labels
-                if not of.name or value is None:
-                    continue
-                if isinstance(value, dict):
+                if of.is_counter:
+                    more = subject.counted(name, value)
+                    if is_measured(more) and (of.name, labels) not in counted:
+                        counted.add((of.name, labels))  # both the steps and their rate are known
+                        self._count(of, labels, more, at_s)
+                elif isinstance(value, dict) and of.name:
                     label = name.partition("_")[0].removesuffix("s")  # `levers`, `transform_ms`
                     for key, one in value.items():
                         self._set(of, (*labels, (label, key)), one, at_s)
-                elif not of.is_counter:
+                elif value is not None and of.name:
                     self._set(of, labels, value, at_s)
-                elif is_measured(value) and (of.name, labels) not in counted:
-                    counted.add((of.name, labels))  # both the steps and their rate are known
-                    self._count(of, labels, subject.counted(name, value), at_s)
         self._last_step(interval.ranks[0], interval.ended_s)
 
     def _last_step(self, rank: RankSteps, ended_s: float) -> None:

@@ -51,7 +51,8 @@ class WallClock:
         timing, self._timing = self._timing, None
         if timing is not None and timing.block.wall_clock == "uninstrumented":
             steps = self._training.step - timing.after_step
-            self._reports.count(steps, self._training.samples_of(steps))
+            samples = self._training.samples_of(steps)
+            self._reports.pass_over(self._training.step, steps, samples)
             self._training.watch()
 
     def abandon(self) -> None:

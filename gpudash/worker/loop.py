@@ -169,5 +169,5 @@ class Loop:
         if training.is_measured:
             # 1 if two streams trained, then failed to prepare
             steps = training.step - before
-            self._reports.count(steps, training.samples_of(steps))
+            self._reports.pass_over(training.step, steps, training.samples_of(steps))
         self._commands.recover(OutOfMemory("out of memory"), self._clock.began_s)

@@ -380,3 +380,31 @@ def test_on_a_cpu_the_host_is_the_device() -> None:
     later = timestamps.record()
     assert timestamps.passed(later)
     assert timestamps.between_ms(timestamp, later) == (later - timestamp) * 1e3
+
+
+def test_steps_that_are_only_counted_come_in_order_and_break_no_chain(
+    clock: Clock[int], device: Device
+) -> None:
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 1)
+    clock.count(3, 2, 16, None)
+    clock.interrupt()
+    enqueue(clock, device, serial(40, 1, 2, 3, 4, 5), 4)
+    device.passed_until = 1
+    assert (finished(clock, device, 100.02), clock.counted()) == ([], [])
+    device.passed_until = 10**9
+    assert [step.step for step in finished(clock, device, 101)] == [1, 4]
+    (counted,) = clock.counted()
+    assert (counted.step, counted.count, counted.samples) == (3, 2, 16)
+    assert counted.finished_s == pytest.approx(100.025)  # not before the one before
+    assert clock.counted() == []
+
+
+def test_a_first_step_from_before_the_clock_lasts_until_the_clock_was_made(
+    clock: Clock[int], device: Device
+) -> None:
+    clock.end_first(device.host_s - 3, 8, 64, None, 0.5)
+    enqueue(clock, device, serial(10, 1, 2, 3, 4, 5), 2)
+    first, second = finished(clock, device, 101)
+    assert (first.step, first.samples, first.tokens) == (1, 8, 64)
+    assert (first.step_ms, first.values) == (pytest.approx(3000), {"data_ms": 500})
+    assert second.step == 2

@@ -18,7 +18,7 @@ from gpudash.instrument.reporter import (
     STATE_EVERY_S,
     Reports,
 )
-from gpudash.instrument.wire import FinishedStep, StepReport
+from gpudash.instrument.wire import FinishedStep, StepReport, UntimedSteps
 
 
 @dataclass
@@ -26,6 +26,7 @@ class Clock:
     """A clock whose finished steps a test sets."""
 
     found: list[tuple[FinishedStep, Tensor | None]] = field(default_factory=list)
+    only_counted: list[UntimedSteps] = field(default_factory=list)
     spent_s: float = 0.0
     until_s: float = 0.0
     segment: int = 0
@@ -34,6 +35,13 @@ class Clock:
     def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         found, self.found = self.found, []
         return found
+
+    def count(self, step: int, count: int, samples: int | None, tokens: int | None) -> None:
+        self.only_counted.append(UntimedSteps(step, 0, 0.0, count, samples, tokens))
+
+    def counted(self) -> list[UntimedSteps]:
+        counted, self.only_counted = self.only_counted, []
+        return counted
 
 
 class Run:
@@ -110,15 +118,37 @@ def test_every_step_is_reported_once_and_totals_are_running_sums(
                     run.reports.look()
             if data.draw(st.booleans()):  # some steps that no instrument sees, before a report
                 run.send()
-                run.reports.count(2, 6)
                 step, uncounted = step + 2, uncounted + 2
                 samples_seen += 6
-                assert run.reports.total_steps == step
+                run.reports.pass_over(step, 2, 6)
             last = run.send()
             assert (last.total_steps, last.total_samples) == (step, samples_seen)
         reported = [step.step for report in run.heard for step in report.steps]
         assert reported == sorted({*reported})
         assert len(reported) == step - uncounted
+        untimed = [one for report in run.heard for one in report.untimed]
+        assert sum(one.count for one in untimed) == uncounted
+
+
+def test_steps_from_before_the_first_report_are_in_the_totals_alone(run: Run) -> None:
+    run.reports.begin_after(100, 800)
+    run.finish(101)
+    report = run.send()
+    assert (report.total_steps, report.total_samples) == (101, 808)
+    assert (len(report.steps), report.untimed) == (1, ())
+
+
+def test_traced_steps_are_reported_without_their_times(run: Run) -> None:
+    run.finish(1)
+    run.send()
+    for step in (2, 3):
+        run.finish(step, step_ms=900.0)
+    run.reports.set_aside()
+    run.finish(4)
+    report = run.send()
+    assert [one.step for one in report.steps] == [4]
+    assert [(one.step, one.count, one.samples) for one in report.untimed] == [(2, 1, 8), (3, 1, 8)]
+    assert (report.total_steps, report.total_samples) == (4, 32)
 
 
 def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) -> None:

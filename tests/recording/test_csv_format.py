@@ -11,7 +11,7 @@ from gpudash.recording.csv_format import cell, columns, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_steps import RankSteps
+from gpudash.recording.rank_steps import Burst, RankSteps
 from gpudash.sinks.recording import RecordingWriter
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
@@ -27,7 +27,7 @@ PROMISED = (
     "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
     "communication_ms, collective_mib, collective_ms, "
     "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size, "
-    "collective_bus_mib, collective_exposed_ms, loader_cpu_pct"
+    "collective_bus_mib, collective_exposed_ms, loader_cpu_pct, untimed_steps"
 )
 
 
@@ -53,6 +53,10 @@ def interval(**changes):
     }
     fields = RankSteps.__struct_fields__
     of_rank |= {name: changes.pop(name) for name in list(changes) if name in fields}
+    began_s, ended_s = changes.get("began_s", BEGAN_S), changes.get("ended_s", BEGAN_S + 0.5)
+    if steps := of_rank["steps"]:
+        step_ms = (ended_s - began_s) * 1e3 / steps
+        of_rank = {"bursts": (Burst(began_s, ((step_ms, steps),)),)} | of_rank
     known = {
         "began_s": BEGAN_S,
         "ended_s": BEGAN_S + 0.5,

@@ -1,8 +1,9 @@
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpudash.protocol.session import Notice
-from gpudash.protocol.training import Progress
+from gpudash.protocol.training import Progress, Untimed
 from gpudash.recording.intervals import GRACE_S, Intervals
 from gpudash.recording.rank_steps import SWITCH_S
 from gpudash.recording.readings import hold
@@ -93,8 +94,43 @@ def test_time_before_the_worker_is_ready_is_recorded_as_idle():
     run = Trainer(BEGAN_S + 1.0)
     rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
     assert [row.steps for row in rows[:2]] == [0, 0]
-    assert rows[0].steps_per_s == 0.0
+    assert rows[0].steps_per_s is None  # nothing trained, which is no rate of 0
     assert rows[0].values == {}
+
+
+def untimed(number, finished_s, count=1, samples=None, segment=0):
+    return Untimed(
+        step=number, segment=segment, finished_s=finished_s, count=count, samples=samples
+    )
+
+
+def test_steps_that_were_only_counted_are_steps_of_their_row():
+    """The first one of a script, and those of a profile."""
+    run = Trainer()
+    start = run.start()
+    first = untimed(1, BEGAN_S + 0.05, samples=8)
+    traced = [untimed(number, BEGAN_S + 0.3 * number, samples=8) for number in (3, 4, 5)]
+    timed = [step(2, BEGAN_S + 0.4, 100.0), step(6, BEGAN_S + 1.9, 100.0)]
+    run.now_s = BEGAN_S + 2
+    report = replace(run.progress(*timed), untimed=(first, *traced))
+    rows = fold([start, report], close_s=BEGAN_S + 2)
+    assert [row.steps for row in rows] == [2, 1, 2, 1]
+    assert [row.ranks[0].untimed for row in rows] == [1, 1, 2, 0]
+    assert [row.step for row in rows] == [2, 3, 5, 6]
+    assert [row.samples for row in rows] == [16, 8, 16, 8]
+    assert [row.steps_per_s for row in rows] == [4, 2, 4, 2]
+    assert [row.values.get("step_ms_p50") for row in rows] == [100, None, None, 100]
+
+
+def test_a_pause_after_a_step_that_was_only_counted_begins_then():
+    run = Trainer()
+    items = [run.start(), *run.steps(4)]
+    run.number += 1
+    counted = replace(run.progress(), untimed=(untimed(5, run.now_s),))
+    items += [counted, run.pause(), run.wait(1.0)]
+    rows = fold(items, close_s=run.now_s)
+    assert [row.steps for row in rows] == [5, 0, 0]
+    assert [round(row.train_s, 3) for row in rows] == [0.2, 0.0, 0.0]
 
 
 def test_a_pause_is_recorded_as_idle():
@@ -162,7 +198,9 @@ def test_a_switch_is_in_no_row_with_steps():
     assert [(row.segment, row.steps) for row in rows] == [
         (0, 10), (0, 10), (0, 4), (1, 0), (1, 2), (1, 23),
     ]  # fmt: skip
-    assert [row.steps_per_s for row in rows] == pytest.approx([20.0] * 3 + [0.0] + [50.0] * 2)
+    rates = [row.steps_per_s for row in rows]
+    assert rates[3] is None
+    assert [*rates[:3], *rates[4:]] == pytest.approx([20.0] * 3 + [50.0] * 2)
     assert rows[3].ended_s - rows[3].began_s == pytest.approx(0.26)
 
 

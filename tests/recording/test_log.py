@@ -21,6 +21,7 @@ from gpudash.protocol.inspections import Profiled, SyncCall
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
+from gpudash.recording.rank_steps import Burst
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered
@@ -162,7 +163,7 @@ def test_a_missing_log_is_refused_in_a_line(tmp_path):
 )
 def test_an_invalid_interval_is_left_out_and_counted(tmp_path, change):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    good = interval(bursts=((BEGAN_S, ((100.0, 5),)),), values={"loss": 0.5})
+    good = interval(bursts=(Burst(BEGAN_S, ((100.0, 5),)),), values={"loss": 0.5})
     recorder.take(msgspec.convert(msgspec.to_builtins(good), Interval))
     recorder.close()
     first, names, row, last = recorder.log_path.read_text().splitlines()

@@ -13,6 +13,7 @@ from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.log import Origin
+from gpudash.recording.rank_steps import Burst
 from gpudash.run import replay as replaying
 from gpudash.sinks import export as exporting
 from gpudash.sinks.recording import RecordingWriter
@@ -59,7 +60,7 @@ def record(path, rows):
                 settings=settings,
                 step=(row + 1) * STEPS,
                 steps=STEPS,
-                bursts=((began_s, times),),
+                bursts=(Burst(began_s, times),),
                 gpus=(GpuInterval(index=0, uuid="GPU-1111", values=OF_GPU | {"power_w": row}),),
             )
         )

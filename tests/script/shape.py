@@ -157,6 +157,7 @@ def train(names, *, together=False, slowly=False):
                 "asides": toy.asides,
                 "failures": toy.failures,
                 "reported_losses": toy.losses,
+                "untimed": [one._asdict() for one in toy.untimed],
                 "records": [
                     {
                         **{

@@ -59,6 +59,18 @@ def evaluation_and_checkpoint(toy):
         torch.save(model.state_dict(), io.BytesIO())
 
 
+@shape(12)
+def validates_before_its_first_step(toy):
+    """As Lightning does, to see early whether a validation fails."""
+    model, optimizer = made()
+    with torch.no_grad():
+        for x, _ in data(16):
+            model(x)
+    for batch in data(96):
+        backward(model, batch)
+        optimizer.step()
+
+
 @shape(10)
 def works_after_a_checkpoint(toy):
     model, optimizer = made()

@@ -24,10 +24,13 @@ from gpudash.protocol.commands import (
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, Timed
+from gpudash.recording.intervals import Intervals
+from gpudash.run.normalise import Normaliser
 from gpudash.script import driver as driver_module
+from tests import waiting
 from tests.answers import blocks
 from tests.lives import name_of, turns
-from tests.script.toy_script import Dashboard, answered, connected, path, script
+from tests.script.toy_script import Dashboard, Script, answered, connected, path, script
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -207,6 +210,33 @@ def test_without_a_dashboard_only_the_first_seconds_are_measured(training, monke
     assert training.active
     monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
     training.until(lambda: not training.active)
+
+
+def test_rows_have_all_steps_also_one_from_before_the_clock(training, tmp_path) -> None:
+    training.steps = 1
+    training.clock.count(1, 1, 4, None)
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: len(dashboard.reported) > 5)
+    training.driver.close()
+    waiting.until(lambda: dashboard.gone)
+    normaliser, intervals = Normaliser(), Intervals(dashboard.of("started")[0].at_s)
+    bodies = [normaliser.stamp(one.body) for one in dashboard.envelopes]
+    rows = [row for body in bodies for row in intervals.fold(body)]
+    rows += intervals.close(0.0)
+    assert dashboard.of(Progress)[-1].total_steps == training.steps
+    assert sum(row.steps for row in rows) == training.steps
+    assert sum(row.samples for row in rows) == 4 * training.steps
+    assert sum(row.ranks[0].untimed for row in rows) == 1
+
+
+def test_a_first_step_that_was_declared_begins_when_it_was(tmp_path) -> None:
+    training = Script(tmp_path)
+    training.first_began_s = 12.5
+    training.begin()
+    dashboard = Dashboard(path(tmp_path))
+    training.until(lambda: dashboard.of("started"))
+    training.driver.close()
+    assert dashboard.of("started")[0].process.ready_s == 12.5
 
 
 def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkeypatch) -> None:

@@ -59,6 +59,9 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     assert sum(phases.values()) == pytest.approx(found.flops.step_gflop)
     assert phases.keys() == {"forward", "backward"} <= found.untraced_phases_ms.keys()
     assert [one.step for one in dashboard.reported if one.step in traced] == []
+    counted = [one for report in dashboard.of(Progress) for one in report.untimed]
+    assert {*traced} <= {one.step for one in counted}
+    assert len(dashboard.reported) + len(counted) == dashboard.reported[-1].step
     first = next(one for one in dashboard.reported if one.step > last)
     assert first.step == last + 1
     assert first.finished_s - first.step_ms / 1e3 >= found.at_s

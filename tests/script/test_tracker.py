@@ -21,6 +21,25 @@ def test_the_number_of_steps_is_exact_and_all_but_the_first_are_measured(results
     assert one["closed"][-1] == one["steps"]
 
 
+UNWATCHED = ("switched_off_and_on", "switched_off_and_looked_at_closely", "all_in_fast_code")
+"""Shapes without a dashboard for a while."""
+
+
+@pytest.mark.parametrize("how", ["found", "found, together"])
+def test_each_step_and_its_samples_are_told_once(results_of, how):
+    for name, one in results_of("every_shape")[how].items():
+        told = [*one["records"], *one["untimed"]]
+        if name not in UNWATCHED:
+            assert sum(record["count"] for record in told) == one["steps"], name
+        if name not in UNWATCHED and one["samples"] is not None:
+            assert sum(record["samples"] for record in told) == one["samples"], name
+
+
+def test_the_first_step_is_told_without_a_time(results):
+    (first,) = results["loader"]["untimed"]
+    assert (first["step"], first["count"], first["samples"]) == (1, 1, 8)
+
+
 @pytest.mark.parametrize("shape", ["loader", "gan", "accumulation", "lbfgs", "scaler"])
 def test_an_ordinary_loop_has_a_border_after_each_step_and_is_timed_from_the_second_on(
     results, shape
@@ -110,6 +129,7 @@ def test_samples_come_from_the_batches_or_else_from_the_calls(results, shape, sa
         ("labels_its_own_batches_beside_an_optimizer_that_rests", 320),
         ("saves_once_a_batch_is_there_beside_an_optimizer_that_rests", 320),
         ("evaluation_and_checkpoint", 144),
+        ("validates_before_its_first_step", 96),
     ],
 )
 def test_all_samples_are_counted_unless_those_of_the_first_steps_are_unknown(results, shape, total):

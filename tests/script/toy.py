@@ -15,7 +15,7 @@ class Toy:
 
     def clear(self):
         self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
-        self.failures, self.newest = [], None
+        self.untimed, self.failures, self.newest = [], [], None
         self.anew = []
         self.losses, self.feeds, self.complete = [], [], []
         self.at_border = lambda step: None
@@ -50,6 +50,7 @@ class Toy:
         for record, loss in self.tracker.clock.finished():
             self.records.append(record)
             self.losses.append(None if loss is None else float(loss))
+        self.untimed += self.tracker.clock.counted()
 
 
 def results(toy, cases, told):

@@ -103,6 +103,7 @@ class Script:
         self.driver.tracker = self
         self.steps = 0
         self.samples: int | None = None
+        self.first_began_s: float | None = None
         self.newest_loss = 0.0
         self.active_in: list[bool] = []  # of each step
         self._world_size = world_size

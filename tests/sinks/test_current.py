@@ -40,6 +40,16 @@ def test_what_is_counted_grows_from_row_to_row() -> None:
         assert found["gpudash_step_seconds_total{rank=0}"] == pytest.approx(0.5 * rows)
 
 
+def test_steps_without_a_time_are_counted_also_where_nothing_trains() -> None:
+    """Such as those of a profile."""
+    traced = row(1, step=7, steps=2, samples=16, bursts=(), train_s=0.0, values={})
+    found = values(folded(row(0), traced))
+    assert found["gpudash_steps_total"] == 7
+    assert found["gpudash_untimed_steps_total"] == 2
+    assert found["gpudash_samples_total{rank=0}"] == 56
+    assert found["gpudash_step_seconds_total{rank=0}"] == pytest.approx(0.5)
+
+
 def test_the_time_of_a_phase_is_that_of_all_steps_also_of_a_workloads_own() -> None:
     found = values(folded(row(0), row(1)))
     assert found["gpudash_phase_seconds_total{phase=forward,rank=0}"] == pytest.approx(0.4)

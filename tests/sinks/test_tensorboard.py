@@ -48,6 +48,17 @@ def test_a_row_is_read_as_soon_as_it_is_written(tmp_path: Path) -> None:
     sink.close(None)
 
 
+def test_a_curve_of_rates_has_no_0_where_nothing_trains(tmp_path: Path) -> None:
+    sink = Tensorboard(str(tmp_path), ORIGIN)
+    sink.take(row(0))
+    sink.take(row(1, steps=0, samples=0, bursts=(), train_s=0.0))
+    sink.close(None)
+    found = read(tmp_path)
+    rates = (found.Scalars(f"step/{name}") for name in ("steps_per_s", "samples_per_s"))
+    assert [[one.value for one in each] for each in rates] == [[10.0], [80.0]]
+    assert [one.value for one in found.Scalars("step/steps")] == [5.0, 0.0]
+
+
 def test_each_rank_has_a_group_of_its_own(tmp_path: Path) -> None:
     sink = Tensorboard(str(tmp_path), ORIGIN)
     sink.take(row(0, ranks=(*row(0).ranks, RankSteps(rank=1, step=5, steps=5, samples=24))))

@@ -125,7 +125,7 @@ class _RowReader:
             yield MeasuredSetting(
                 workload=rows[0].workload,
                 settings=rows[0].settings,
-                parts=tuple(RunPart(row.steps, row.train_s) for row in rows),
+                parts=tuple(RunPart(row.ranks[0].timed, row.train_s) for row in rows),
                 core_wait_pct=mean(_number(row.values.get("core_wait_pct")) for row in rows),
             )
 
