@@ -33,6 +33,7 @@ def loaded_by(
         "from gpudash import workload",
         "import gpudash.run.user_workload, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
+        "from gpudash.cli.main import main; main(['info'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
     ],
 )
@@ -52,9 +53,11 @@ def test_workloads_never_load_gpudash() -> None:
     assert "gpudash" not in loaded
 
 
-def test_listing_loads_neither_textual_nor_psutil() -> None:
-    loaded = loaded_by("from gpudash.cli.main import main; main(['list'])")
-    assert not loaded & {"textual", "psutil", "pynvml", "rich"}
+@pytest.mark.parametrize(
+    ("verb", "heavy"), [("list", {"textual", "psutil", "pynvml", "rich"}), ("info", {"textual"})]
+)
+def test_a_verb_that_only_prints_loads_no_screen(verb: str, heavy: set[str]) -> None:
+    assert not loaded_by(f"from gpudash.cli.main import main; main(['{verb}'])") & heavy
 
 
 def test_a_headless_run_loads_no_screen() -> None:

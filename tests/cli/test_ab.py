@@ -222,8 +222,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
 
 @pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
 def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
-    failure = Failed(kind=kind, sentence="it cannot be")
-    assert run(ScriptedSession(failure=failure)) == code
+    assert run(ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))) == code
     assert "gpudash: it cannot be" in capsys.readouterr().err
 
 

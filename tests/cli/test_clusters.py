@@ -100,12 +100,6 @@ def test_without_a_terminal_nothing_has_to_be_asked_for():
     assert last.startswith("gpudash: no training step was seen")
 
 
-def test_with_quiet_it_says_nothing(capfd):
-    Path("train.py").write_text("print('x')")
-    assert main(["run", "-q", "train.py"]) == 0
-    assert capfd.readouterr() == ("x\n", "")
-
-
 @pytest.mark.parametrize(
     ("surroundings", "command"),
     [
@@ -218,8 +212,7 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
 
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):
     """Slurm kills what is left of a step. The next gpudash removes the directory."""
-    steps = ["--steps", "100000", "--step-s", "0.01"]
-    step = dashboard(*GPUDASH, "run", str(TRAINING), *steps)
+    step = dashboard(*GPUDASH, "run", str(TRAINING), "--steps", "100000", "--step-s", "0.01")
     (run,) = runs.living()
     step.close(force=True)  # the step's task is gone, and its terminal
     (kept,) = runs.living()  # outside of Slurm it would train on

@@ -152,8 +152,7 @@ def test_a_torch_that_does_not_import_is_one_line(
 ):
     if "sleep" in torch:
         monkeypatch.setattr(doctor, "TORCH_TIMEOUT_S", 1.0)
-    found = checked(monkeypatch, "torch", torch)
-    assert found == Check(name="torch", ok=False, detail=detail)
+    assert checked(monkeypatch, "torch", torch) == Check(name="torch", ok=False, detail=detail)
 
 
 def test_a_users_folder_named_like_gpudashs_is_not_imported(

@@ -244,7 +244,6 @@ def test_a_closed_output_pipe_is_no_error(command: list[str]) -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_is_no_terminal(closed: str) -> None:
-    command = ["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "gpudash"]
-    done = waiting.done(*command)
+    done = waiting.done("sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-m", "gpudash")
     said = "" if closed == "2>&-" else "gpudash: the dashboard needs a terminal"
     assert (done.returncode, done.stderr.partition(";")[0]) == (2, said)

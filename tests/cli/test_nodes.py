@@ -124,20 +124,6 @@ def test_without_a_listener_one_line_is_printed_and_the_script_runs(tmp_path, to
     )
 
 
-def test_signals_to_gpudash_are_passed_on(tmp_path, token_file):
-    code = (
-        "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda n, _: sys.exit(n))\n"
-        "print('ready', flush=True); time.sleep(60)"
-    )
-    words = [*RUN, "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
-    ours = subprocess.Popen([*words, script(tmp_path, code)], stdout=subprocess.PIPE)
-    with ours:
-        assert ours.stdout.readline() == b"ready\n"
-        ours.terminate()
-        assert ours.wait(WAIT_S) == signal.SIGTERM
-
-
 def test_nothing_is_left_behind(tmp_path, short_path, token_file):
     words = ["run", "--connect", f"127.0.0.1:{free_port()}", "--token-file", token_file]
     for command in ([script(tmp_path, "")], ["--", "/dev/null/none"]):

@@ -119,12 +119,11 @@ def test_errors_are_one_line_before_anything_starts(refused, words, why):
 
 def test_a_trace_is_read_and_laid_beside_another(printed):
     path = str(shutil.copy(TRACE, os.fsdecode(b"b\xe4r.json")))
-    document = json.loads(printed("profile", "--read", path, "--json"))
-    assert document["trace"].endswith("b\ufffdr.json")
+    named = json.loads(printed("profile", "--read", path, "--json"))["trace"]
+    assert named.endswith("b\ufffdr.json")
     alone = printed("profile", "--read", path)
     assert alone.startswith("1 step traced")
-    beside = printed("profile", "--read", path, "--against", path)
-    assert beside.startswith(alone.rstrip("\n"))
+    assert printed("profile", "--read", path, "--against", path).startswith(alone.rstrip("\n"))
 
 
 # ── how it comes to its end ─────────────────────────────────────────────────────────────

@@ -75,8 +75,9 @@ def test_its_words_and_streams_are_its_own(tmp_path, how):
     assert not list(tmp_path.glob("r.*"))  # where nothing trained no empty recording is left
 
 
-def test_with_quiet_nothing_is_printed(tmp_path, gpudash):
-    ours = gpudash("run", "--watch", "-q", script(tmp_path, "print('x')"))
+@pytest.mark.parametrize("how", [["--watch", "-q"], ["-q"]])
+def test_with_quiet_nothing_is_printed(tmp_path, gpudash, how):
+    ours = gpudash("run", *how, script(tmp_path, "print('x')"))
     assert (ours.stdout, ours.stderr) == ("x\n", "")
 
 
@@ -235,8 +236,7 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, mon
 
     monkeypatch.setattr(headless_script, "Foreground", start)
     relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
-    command = HeadlessScript(understand([script(tmp_path, "")]))
-    command.run_for(relay)
+    HeadlessScript(understand([script(tmp_path, "")])).run_for(relay)
     assert passed_on == [number]
 
 

@@ -78,8 +78,7 @@ def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):
 
 
 def test_a_recording_agrees(schema, tmp_path):
-    log = recorded(tmp_path)
-    assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
+    assert main(["export", str(recorded(tmp_path)), "-o", str(tmp_path / "again.csv")]) == 0
     agrees((tmp_path / "again.json").read_text(), schema("recording"))
 
 

@@ -50,8 +50,7 @@ def sweep_of(grid=GRID, settings=(), **known):
 
 
 def sweep_file(folder, *, resume=False, device=None):
-    provenance = sweep_of(device=device)
-    return SweepFile(folder / "s.csv", provenance, force=False, resume=resume)
+    return SweepFile(folder / "s.csv", sweep_of(device=device), force=False, resume=resume)
 
 
 def described(csv):
@@ -477,8 +476,7 @@ def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, m
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(file, "append", fills_up)
-    session = ScriptedSession(Worker(step_ms))
-    assert run(session, file=file, csv=tmp_path / "s.csv") == 1
+    assert run(ScriptedSession(Worker(step_ms)), file=file, csv=tmp_path / "s.csv") == 1
     captured = capsys.readouterr()
     assert "the disk is full after 4 of 8 blocks; --resume finishes" in captured.err
     assert "20.0" in captured.out

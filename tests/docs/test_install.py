@@ -101,8 +101,9 @@ def test_the_environments_size_and_bounds_are_those_of_the_page() -> None:
 def test_doctors_lines_are_the_pages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # the page says nothing of torch
-    monkeypatch.setattr("gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)")
+    monkeypatch.setattr(
+        "gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)"
+    )  # of which the page says nothing
     assert main(["doctor"]) == 0
     for text in (capsys.readouterr().out, PAGES[1].read_text(encoding="utf-8")):
         for name in ("machine", "shared memory", "runs"):

@@ -83,8 +83,7 @@ def test_the_installed_program_runs_from_anywhere(installed: Path, tmp_path: Pat
     assert run(installed / "gpudash", "--version", cwd=tmp_path).startswith("gpudash ")
     assert "encdec" in run(installed / "gpudash", "list", cwd=tmp_path)
     where = "import gpudash, workloads; print(gpudash.__file__, workloads.__file__)"
-    found = run(installed / "python", "-c", where, cwd=tmp_path)
-    assert found.count(str(installed.parent)) == 2
+    assert run(installed / "python", "-c", where, cwd=tmp_path).count(str(installed.parent)) == 2
 
 
 def test_the_installed_program_trains(installed: Path, tmp_path: Path) -> None:
