@@ -7,7 +7,7 @@ the real engine does.
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, Phase
-from gpudash.run.conductor import Experiment
 from gpudash.snapshot import (
     Listener,
     Marker,
@@ -187,6 +186,14 @@ def answered(
     return msgspec.structs.replace(snapshot, answer=answers.newest)
 
 
+def _noted(name: str) -> Callable[..., None]:
+    return lambda self, *args: self.calls.append((name, *args))
+
+
+def _requested(name: str) -> Callable[..., int]:
+    return lambda self, *args: self._request((name, *args))
+
+
 class FakeEngine:
     """Records every call; publishes the snapshots of a test or a script."""
 
@@ -206,6 +213,15 @@ class FakeEngine:
 
     # ── what the dashboard calls ────────────────────────────────────────────────────────
 
+    rehearse, end_comparison, stop, pause, resume, memory_owners, conduct, slow, profile = map(
+        _requested,
+        ("rehearse", "end_comparison", "stop", "pause", "resume", "memory_owners", "conduct",
+         "slow", "profile"),
+    )  # fmt: skip
+    leave, type, new_row, stop_recording = map(
+        _noted, ("leave", "type", "new_row", "stop_recording")
+    )
+
     def start(self, listener: Listener) -> None:
         self.calls.append(("start",))
         self.started_on = threading.current_thread()
@@ -218,51 +234,15 @@ class FakeEngine:
     def compare(self, question: Question, *, goes_on: bool = False) -> int:
         return self._request(("compare", question, goes_on) if goes_on else ("compare", question))
 
-    def rehearse(self) -> int:
-        return self._request(("rehearse",))
-
-    def conduct(self, experiment: Experiment) -> int:
-        return self._request(("conduct", experiment))
-
-    def slow(self, step_ms: float) -> int:
-        return self._request(("slow", step_ms))
-
-    def end_comparison(self) -> int:
-        return self._request(("end_comparison",))
-
-    def stop(self) -> int:
-        return self._request(("stop",))
-
-    def leave(self) -> None:
-        self.calls.append(("leave",))
-
-    def type(self, text: str) -> None:
-        self.calls.append(("type", text))
-
-    def pause(self) -> int:
-        return self._request(("pause",))
-
-    def resume(self) -> int:
-        return self._request(("resume",))
-
-    def memory_owners(self) -> int:
-        return self._request(("memory_owners",))
-
     def restart(self, plan: Plan) -> int:
         number = self._request(("restart", plan))
         self.plan = plan
         self._start_worker()
         return number
 
-    def profile(self, steps: int, path: Path) -> int:
-        return self._request(("profile", steps, path))
-
     def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
         self.calls.append(("deepen", workload, settings))
         self._profiled = workload, settings, summary
-
-    def new_row(self) -> None:
-        self.calls.append(("new_row",))
 
     def begin_sink(self, name: str, path: Path, *, force: bool = False) -> None:
         assert name == "recording"
@@ -271,9 +251,6 @@ class FakeEngine:
             raise RecordingError(self.refuse_record)
         if path.exists() and not force:
             raise ExistsError(f"{path} exists")
-
-    def stop_recording(self) -> None:
-        self.calls.append(("stop_recording",))
 
     def _request(self, call: tuple[Any, ...]) -> int:
         self.calls.append(call)

@@ -16,7 +16,7 @@ from gpudash.tui.screens.main import PANELS, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard, showing, strips_of
-from tests.tui.fake_engine import FakeEngine, recording, result, settings, training
+from tests.tui.fake_engine import FakeEngine, recording, training
 
 changed = msgspec.structs.replace
 RECORDED = changed(training(), recording=recording())
@@ -49,33 +49,28 @@ async def test_the_engine_is_opened_and_started_once_on_the_main_thread_after_th
     assert painted == [True, True]  # once opened, once started
 
 
-async def test_keys_of_levers_change_them_and_add_up_before_any_snapshot_confirms_them(d):
-    def of(**change):
-        return (change,)
-
+async def test_keys_of_levers_add_up_before_any_snapshot_confirms_them_and_are_undone(d):
+    await d.press_together(*"uuu")  # held
+    assert d.notices() == ["there is no lever change to undo"]
     for key, change, seen in (
-        ("p", of(pipelined="off"), "on → off …"),
-        ("p", of(pipelined="on"), ""),  # as it began
-        ("plus", of(batch_size="16"), "8 → 16 …"),
-        ("equals_sign", of(batch_size="32"), "8 → 32 …"),
-        ("minus", of(batch_size="16"), "8 → 16 …"),
+        ("p", {"pipelined": "off"}, "on → off …"),
+        ("p", {"pipelined": "on"}, ""),  # as it began
+        ("plus", {"batch_size": "16"}, "8 → 16 …"),
+        ("equals_sign", {"batch_size": "32"}, "8 → 32 …"),
+        ("minus", {"batch_size": "16"}, "u sets batch_size=32"),
+        ("u", {"batch_size": "32"}, "U sets batch_size=16"),
+        ("U", {"batch_size": "16"}, "8 → 16 …"),
     ):
+        d.engine.calls.clear()
         await d.press(key)
-        assert d.engine.calls_of("change")[-1] == change
+        assert d.engine.calls == [("change", change)]
         assert seen in d.text()
     assert "…" not in "".join(line for line in d.lines() if "pipelined  " in line)
-    assert len(d.engine.calls_of("change")) == 5
-
-
-async def test_a_refused_change_is_not_pending_any_more(d):
-    await d.press("plus")
-    await d.show(training())
+    await d.show(training())  # they were refused
     assert "8 → 16 …" not in d.text()
     await d.press("plus")
-    await d.show(training(), last_command=1)  # made before the second press was heard of
+    await d.show(training(), last_command=1)  # made before the last press was heard of
     assert "8 → 16 …" in d.text()
-    await d.show(training(), last_command=2)
-    assert "8 → 16 …" not in d.text()
 
 
 async def test_space_pauses_and_resumes_n_begins_a_row_and_capital_r_restarts_the_same_plan():
@@ -89,21 +84,20 @@ async def test_space_pauses_and_resumes_n_begins_a_row_and_capital_r_restarts_th
         assert d.engine.calls_of("restart") == [(plan,)]
 
 
-@pytest.mark.parametrize("state", ["failed", "finished", "stopped"])
-async def test_without_a_worker_a_change_waits_for_the_restart(state):
-    dead = changed(training(), state=state, status="out of memory.")
-    async with dashboard(snapshot=dead) as d:
+async def test_without_a_worker_a_change_waits_for_the_restart(d):
+    for state in ("failed", "finished", "stopped"):
+        dead = changed(training(), state=state, status="out of memory.")
+        await d.show(dead)
         assert "press R to restart" in d.text()
         await d.press("minus", "p")
-        for _ in range(3):
-            await d.show(dead)
+        await d.show(dead)
+        await d.show(dead)
         assert d.engine.calls_of("change") == []
         assert "press R to restart with" in d.text()
         assert "batch_size=4" in d.text()
         await d.press("R")
-        ((restarted,),) = d.engine.calls_of("restart")
+        (restarted,) = d.engine.calls_of("restart")[-1]
         assert restarted.settings == {"batch_size": "4", "pipelined": "off"}
-        await d.press("p")
         await d.show(training())
         assert "batch_size=4" not in d.text()
 
@@ -127,25 +121,12 @@ async def test_arrows_to_the_side_step_through_a_choice_and_enter_opens_its_valu
     assert re.search(r"loader +now", d.text())
     await d.press("down", "down", "enter")
     assert d.engine.calls_of("change")[4:] == [({"data": "resident"},)]
-
-
-async def test_any_number_can_be_typed_and_a_bad_one_gets_the_levers_own_words(d):
     d.choose("batch_size")
     await d.press("enter", "0", "enter")
     assert "0 is not valid: a whole number from 1 to" in d.text()
-    assert d.engine.calls_of("change") == []
     await d.press("backspace", *"24")
     await d.press_together(*["enter"] * 8)  # the first of them answers
-    assert d.engine.calls_of("change") == [({"batch_size": "24"},)]
-
-
-async def test_keys_typed_into_a_dialog_are_text_and_escape_changes_nothing(d):
-    await d.press("r")
-    await d.type("pqrR1z")
-    assert "pqrR1z" in d.text()
-    await d.press("escape")
-    assert [call[0] for call in d.engine.calls] == ["start"]
-    assert d.app.screen is d.app.main_screen
+    assert d.engine.calls_of("change")[5:] == [({"batch_size": "24"},)]
 
 
 async def test_w_lists_the_workloads_and_another_one_starts_fresh(d):
@@ -161,11 +142,6 @@ async def test_w_lists_the_workloads_and_another_one_starts_fresh(d):
     assert plan.settings == {}
 
 
-async def test_a_held_key_says_only_once_that_it_can_do_nothing(d):
-    await d.press_together(*"uuu")
-    assert d.notices() == ["there is no lever change to undo"]
-
-
 @showing(training(on_gpu=False))
 async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_nothing(d):
     assert d.footer()["pipelining"]["p"] == "dim"
@@ -178,52 +154,17 @@ async def test_on_a_cpu_the_key_for_pipelining_is_grey_and_says_that_it_does_not
     assert d.notices() == []
 
 
-async def test_u_undoes_the_last_change_and_capital_u_makes_it_again(d):
-    await d.press("plus")
-    assert "u sets batch_size=8" in d.text()
-    await d.press("u")
-    assert "U sets batch_size=16" in d.text()
-    await d.press("U")
-    values = [change["batch_size"] for (change,) in d.engine.calls_of("change")]
-    assert values == ["16", "8", "16"]
-
-
 # ── A/B ─────────────────────────────────────────────────────────────────────────────────
 
 CONCLUDED = comparing(40, verdict="pipelined=off is 6.4 % slower", low=-0.07, high=-0.06)
-
-
-async def test_e_shows_the_rules_of_the_answer_until_e_and_the_help_above_them(d):
-    await d.press("e")
-    assert "why: GPU-bound" in d.text()
-    await d.press("question_mark")
-    assert "gpudash · keys" in d.text()
-    await d.press("question_mark")
-    assert "why: GPU-bound" in d.text()
-    await d.press("e")
-    assert d.app.screen is d.app.main_screen
-
-
-@showing(CONCLUDED)
-async def test_a_with_the_focus_elsewhere_compares_the_lever_chosen_last(d):
-    d.choose("pin_memory")
-    await d.press("5", "right", "a")
-    ((question,),) = d.engine.calls_of("compare")
-    assert question.lever == "pin_memory"
-
-
-async def test_enter_on_a_row_puts_its_levers_in_force():
-    rows = (result(1, "off", 276.4, settings=settings(pipelined="off")), *training().results[1:])
-    async with dashboard(snapshot=changed(training(), results=rows)) as d:
-        await d.press("5", "up", "enter")
-        assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
 # ── copying ─────────────────────────────────────────────────────────────────────────────
 
 
 @showing(CONCLUDED)
-async def test_y_copies_what_the_focus_is_on_and_a_verdict_with_its_command(d):
+async def test_y_copies_what_the_focus_is_on_and_capital_y_writes_a_card(tmp_path, monkeypatch, d):
+    monkeypatch.chdir(tmp_path)
     for keys, copied in (
         (("y",), "fused_optimizer=off"),
         (("down", "y"), "data=loader"),
@@ -234,13 +175,8 @@ async def test_y_copies_what_the_focus_is_on_and_a_verdict_with_its_command(d):
         await d.press(*keys)
         assert copied in d.app.clipboard.replace(",", "")
         assert d.notices() == [f"copied: {d.app.clipboard}"]
-
-
-@showing(CONCLUDED)
-async def test_capital_y_writes_the_card_of_an_ab_and_again_a_newer_one(tmp_path, monkeypatch, d):
-    monkeypatch.chdir(tmp_path)
     svg = "gpudash-pipelined-on-off.svg"
-    for _ in range(2):
+    for _ in range(2):  # a newer one in its place
         await d.press("Y")
         assert d.notices() == [f"written: {svg} and gpudash-pipelined-on-off.md"]
     picture, text = sorted(tmp_path.iterdir(), reverse=True)
@@ -250,6 +186,10 @@ async def test_capital_y_writes_the_card_of_an_ab_and_again_a_newer_one(tmp_path
     await d.press("Y")
     (notice,) = d.notices()
     assert notice.startswith(f"cannot record to {svg}")
+    d.choose("pin_memory")
+    await d.press("a")  # compares the lever chosen last, wherever the focus is
+    ((question,),) = d.engine.calls_of("compare")
+    assert question.lever == "pin_memory"
 
 
 # ── help and palette ────────────────────────────────────────────────────────────────────
@@ -269,7 +209,7 @@ def test_help_lists_every_key_once_in_groups_those_of_the_panel_first(keys):
     assert max(map(len, lines)) <= inside
 
 
-async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(d):
+async def test_help_opens_with_the_keys_of_the_focused_panel_also_above_the_rules(d):
     await d.press("2")
     for closing in ("escape", "question_mark", "q", "enter"):
         await d.press("question_mark")
@@ -279,6 +219,12 @@ async def test_help_opens_with_the_keys_of_the_focused_panel_and_closes(d):
     await d.press("question_mark")
     text = d.text()
     assert text.index("Here") < text.index("Charts: the whole run") < text.index("Run")
+    await d.press("escape", "e")
+    for shown in ("why: GPU-bound", "gpudash · keys", "why: GPU-bound"):
+        assert shown in d.text()
+        await d.press("question_mark")
+    await d.press("escape", "e")
+    assert d.app.screen is d.app.main_screen
 
 
 @pytest.mark.parametrize(("screen", "keys"), [(MainScreen, KEYS), (ReplayScreen, REPLAY_KEYS)])
@@ -314,14 +260,6 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups(d)
         *(title for group, title in GROUPS.items() if {group} & {k.group for k in IN_PALETTE}),
         "Theme",
     ]
-    await d.press("enter")  # above a dialog what only the main screen can do is left out
-    assert d.app.screen is not d.app.main_screen
-    for key in IN_PALETTE:
-        works = not key.action.startswith("screen.")
-        assert (f"{GROUPS[key.group]} · {key.help}" in commands(d)) == works
-
-
-async def test_a_command_of_the_palette_does_what_its_key_does(d):
     for title, change in (
         ("Run · Pipelining on or off", {"pipelined": "off"}),
         ("Levers · batch_size=32", {"batch_size": "32"}),
@@ -329,22 +267,23 @@ async def test_a_command_of_the_palette_does_what_its_key_does(d):
         next(run for name, run in commands(d).items() if name.startswith(title))()
         await d.settle()
         assert d.engine.calls_of("change")[-1] == (change,)
+    await d.press("enter")  # above a dialog what only the main screen can do is left out
+    assert d.app.screen is not d.app.main_screen
+    for key in IN_PALETTE:
+        works = not key.action.startswith("screen.")
+        assert (f"{GROUPS[key.group]} · {key.help}" in commands(d)) == works
 
 
-@pytest.mark.parametrize("opening", ["ctrl+p", "colon"])
-async def test_the_palette_opens_and_runs_a_command_once(opening, d):
-    await d.press(opening)
-    await d.type("new")
-    await d.until("New row of the history")
-    await d.press_together("enter", "enter")
-    while not d.engine.calls_of("new_row"):
-        await d.pilot.pause(0.02)
-    await d.settle()
-    assert d.app.screen is d.app.main_screen
-    assert d.engine.calls_of("new_row") == [()]
-
-
-async def test_the_palette_is_not_opened_where_it_has_no_room(d):
+async def test_the_palette_opens_where_it_has_room_and_runs_a_command_once(d):
+    for opening, rows in (("ctrl+p", 1), ("colon", 2)):
+        await d.press(opening, *"new")
+        await d.until("New row of the history")
+        await d.press_together("enter", "enter")
+        while len(d.engine.calls_of("new_row")) < rows:
+            await d.pilot.pause(0.02)
+        await d.settle()
+        assert d.app.screen is d.app.main_screen
+        assert len(d.engine.calls_of("new_row")) == rows
     for size in ((30, 3), (5, 2)):
         await d.resize(*size)
         for key in ("pageup", "pagedown"):
@@ -400,22 +339,20 @@ async def test_backspace_within_one_write_acts_between_the_letters_around_it(d):
 
 
 @showing(size=(200, 50))
-async def test_footer_keys_are_buttons(d):
+async def test_footer_keys_are_buttons_and_a_second_click_opens_a_levers_values(d):
     for text in ("p pipeline", "+ batch", "n new row"):
         await d.click(text)
     assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
     assert d.engine.calls_of("change")[1] == ({"batch_size": "16"},)
-    await d.click("^p menu")
-    assert d.app.screen is not d.app.main_screen
-
-
-async def test_a_click_chooses_a_lever_and_a_second_one_opens_its_values(d):
     await d.click("pin_memory")
     assert d.app.main_screen.levers.chosen.name == "pin_memory"
-    assert d.engine.calls_of("change") == []
+    assert len(d.engine.calls_of("change")) == 2
     await d.click("pin_memory", times=2)
     assert len(d.app.screen_stack) == 2
     assert isinstance(d.app.screen, Chooser)
+    await d.press("escape")
+    await d.click("^p menu")
+    assert d.app.screen is not d.app.main_screen
 
 
 # ── recording and leaving ───────────────────────────────────────────────────────────────
@@ -432,7 +369,10 @@ async def test_r_asks_for_a_file_and_records(tmp_path, d):
     target = tmp_path / "run.csv"
     await d.press("r")
     assert "gpudash-encdec-" in d.text()
+    await d.press(*"pqrR1z")  # they are text there
+    assert "pqrR1z" in d.text()
     await d.press("escape")
+    assert [call[0] for call in d.engine.calls] == ["start"]
     await name_file(d, "  ")
     assert "file name" in d.notices()[0]
     await name_file(d, target)

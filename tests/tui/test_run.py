@@ -1,6 +1,7 @@
 """Keys that start, pause, restart and record, against an engine that is slow or says no."""
 
 import msgspec
+import pytest
 
 from gpudash.errors import RecordingError
 from gpudash.protocol.commands import Plan
@@ -84,73 +85,55 @@ def test_a_pause_asked_of_a_dead_worker_is_forgotten():
 # ── restart ─────────────────────────────────────────────────────────────────────────────
 
 
-def planned(**values):
-    return FakeEngine(Plan(workload="encdec", settings=values))
+def asks(**values):
+    return lambda control: ask(control, **values)
 
 
-def test_a_restart_sends_the_plan_and_not_the_resolved_values():
-    control = running(planned(model_scale="auto"), model_scale="small")
-    assert restarted(control) == {"model_scale": "auto"}
+def takes(requested=None, last_command=0, /, state="training", pending=(), **active):
+    """The worker has these active levers, and knows of so many requests."""
+    shown = in_force(requested, last_command, **active)
+    return lambda control: control.take(changed(shown, state=state, pending=dict(pending)))
 
 
-def test_a_restart_sends_what_was_changed_and_accepted_on_top():
-    control = running(planned(model_scale="auto"), model_scale="small")
-    ask(control, batch_size="32")
-    requested = {"model_scale": "auto", "batch_size": "32"}
-    control.take(in_force(requested, 1, model_scale="small", batch_size="32"))
-    assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
-    assert restarted(control) == {"model_scale": "auto", "batch_size": "32"}
+SMALL, AUTO = {"model_scale": "small"}, {"model_scale": "auto"}
+EIGHT, SIXTEEN, THIRTY_TWO, HUGE = ({"batch_size": n} for n in ("8", "16", "32", "4096"))
 
 
-def test_a_restart_sends_what_is_asked_for_and_not_answered_yet():
-    control = running()
-    control.take(changed(training(), pending={"data": "cached"}))
-    ask(control, batch_size="32")
-    assert restarted(control) == {"data": "cached", "batch_size": "32"}
-
-
-def test_a_restart_sends_nothing_that_was_refused():
-    control = running(planned(model_scale="auto"), model_scale="small")
-    ask(control, model_scale="full", batch_size="1048576")
-    control.take(in_force({"model_scale": "auto"}, 2, model_scale="small"))
-    assert restarted(control) == {"model_scale": "auto"}
-
-
-def test_a_restart_follows_the_worker_back_after_out_of_memory():
-    control = running(planned(batch_size="8"), batch_size="8")
-    for number, value in enumerate(("16", "4096"), start=1):
-        ask(control, batch_size=value)
-        control.take(in_force({"batch_size": value}, number, batch_size=value))
-    control.take(in_force({"batch_size": "16"}, 2, batch_size="16"))
-    assert restarted(control) == {"batch_size": "16"}
-
-
-def test_a_value_resolved_by_the_worker_is_sent_as_it_was_asked_for():
-    control = running(planned(model_scale="full"), model_scale="full")
-    ask(control, model_scale="auto")
-    control.take(changed(in_force({}, 1, model_scale="full"), pending={"model_scale": "auto"}))
-    control.take(in_force({"model_scale": "auto"}, 1, model_scale="small"))
-    assert restarted(control) == {"model_scale": "auto"}
-
-
-def test_steps_through_a_lever_faster_than_they_are_made_end_at_the_last():
-    control = running()
-    ask(control, batch_size="16")
-    ask(control, batch_size="32")
-    control.take(in_force({"batch_size": "16"}, 1, batch_size="16"))
-    assert restarted(control) == {"batch_size": "32"}
-    control.take(in_force({"batch_size": "32"}, 3, batch_size="32"))
-    assert restarted(control) == {"batch_size": "32"}
-
-
-def test_a_value_lowered_after_a_failure_is_sent():
-    control = running(planned(batch_size="64"), batch_size="64")
-    ask(control, batch_size="4096")
-    tried = in_force({"batch_size": "4096"}, 1, batch_size="4096")
-    control.take(tried)
-    control.take(changed(tried, state="failed"))
-    ask(control, batch_size="16")
-    assert restarted(control) == {"batch_size": "16"}
+@pytest.mark.parametrize(
+    ("what", "planned", "steps", "sent"),
+    [
+        ("the plan and not the resolved values", AUTO, [takes(**SMALL)], AUTO),
+        ("what was changed and accepted on top", AUTO,
+         [takes(**SMALL), asks(**THIRTY_TWO), takes(AUTO | THIRTY_TWO, 1, **SMALL, **THIRTY_TWO)],
+         AUTO | THIRTY_TWO),
+        ("the same the next time", AUTO,
+         [takes(**SMALL), asks(**THIRTY_TWO), takes(AUTO | THIRTY_TWO, 1, **SMALL, **THIRTY_TWO),
+          restarted], AUTO | THIRTY_TWO),
+        ("what is asked for and not answered yet", {},
+         [takes(pending={"data": "cached"}), asks(**THIRTY_TWO)], {"data": "cached"} | THIRTY_TWO),
+        ("nothing that was refused", AUTO,
+         [takes(**SMALL), asks(model_scale="full", batch_size="1048576"), takes(AUTO, 2, **SMALL)],
+         AUTO),
+        ("what the worker went back to for want of memory", EIGHT,
+         [takes(**EIGHT), asks(**SIXTEEN), takes(SIXTEEN, 1, **SIXTEEN), asks(**HUGE),
+          takes(HUGE, 2, **HUGE), takes(SIXTEEN, 2, **SIXTEEN)], SIXTEEN),
+        ("a value that the worker resolves as it was asked for", {"model_scale": "full"},
+         [takes(model_scale="full"), asks(**AUTO), takes({}, 1, pending=AUTO, model_scale="full"),
+          takes(AUTO, 1, **SMALL)], AUTO),
+        ("of values faster than they are made the last", {},
+         [asks(**SIXTEEN), asks(**THIRTY_TWO), takes(SIXTEEN, 1, **SIXTEEN)], THIRTY_TWO),
+        ("and it once it is made", {},
+         [asks(**SIXTEEN), asks(**THIRTY_TWO), takes(THIRTY_TWO, 3, **THIRTY_TWO)], THIRTY_TWO),
+        ("a value lowered after a failure", {"batch_size": "64"},
+         [takes(batch_size="64"), asks(**HUGE), takes(HUGE, 1, **HUGE),
+          takes(HUGE, 1, state="failed", **HUGE), asks(**SIXTEEN)], SIXTEEN),
+    ],
+)  # fmt: skip
+def test_a_restart_sends(what, planned, steps, sent):
+    control = running(FakeEngine(Plan(workload="encdec", settings=planned)))
+    for step in steps:
+        step(control)
+    assert restarted(control) == sent, what
 
 
 async def test_a_held_key_restarts_once_until_the_run_is_there_again(d):

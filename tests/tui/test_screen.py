@@ -29,6 +29,7 @@ from tests.tui.fake_engine import NO_GPU, recording, result, settings, training,
 from tests.tui.frames import control_of, painted
 from workloads import CATALOGUE
 
+changed = msgspec.structs.replace
 BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -37,53 +38,77 @@ def drawn(text: str) -> int:
     return sum(character in BARS for character in text)
 
 
-def test_before_anything_runs_the_screen_says_what_it_waits_for():
-    d = still(size=(200, 50))
-    d.show(Snapshot(workload="encdec", status="importing torch"))
-    text = d.text()
-    assert "importing torch" in text
-    assert text.count("waiting for the first step") == 2
-    assert drawn(text) == 0
-    assert "◌ torch" in text
-    assert "levers work already" in text
-    assert "num_workers" in text
+def of(**values):
+    return changed(training(), **values)
 
 
-def test_a_run_in_full_swing():
-    d = still(size=(200, 50), snapshot=training())
-    text = d.text()
-    for shown in (
-        "· H200 ",
-        "▶ training",
-        "step  12,345",
-        "2,366 samples/s",
-        "296 steps/s",
-        "loss 0.6931",
-        "0:00:30",
-        "GPU-BOUND",
-        "88 %",
-        "6.1 of 140.4 GiB",
-        "412 W",
-        "backward 1.4",
-        "GPU busy",
-        "┊pipelined=on",
-    ):
-        assert shown in text
-    assert drawn(text) > 25
-    assert "no GPU is read" not in text
+def with_step_ms(first=200.0):
+    return with_series(training(), step_ms=(first, *training().series.of("step_ms")[1:]))
 
 
-def test_without_a_gpu_the_cpu_is_shown_and_one_line_says_why():
-    d = still(size=(160, 40), snapshot=training(on_gpu=False))
-    text = d.text()
-    assert text.count("no GPU is read: ") == 1
-    assert NO_GPU[:30] in text
-    assert "CPU-BOUND" in text
-    assert "3.8 cores" in text
-    assert "power" not in text
-    assert "CPU cores" in text
-    assert "GPU busy" not in text
-    assert "3.1 GiB" in text
+def late_by(ticks):
+    """A run whose last step has not ended for so long."""
+    backward_ms = training().series.of("backward_ms")[:-ticks]
+    return with_series(training(), backward_ms=backward_ms + (None,) * ticks)
+
+
+GRAPH = Phase(name="graph", label="graph", lane="train")
+NOTED = of(notes=("one: chosen", "two: chosen"))
+ODD_MARKERS = tuple(
+    Marker(at_s=at_s, label=label)
+    for at_s, label in
+    [(-5.0, "a"), (1e9, "b"), (math.nan, "c"), (5.0, "[red]\x1b[31m"), (29.5, "")]
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("what", "snapshot", "shown", "hidden"),
+    [
+        ("before anything runs it says what it waits for",
+         Snapshot(workload="encdec", status="importing torch"),
+         ["importing torch", *["waiting for the first step"] * 2, "◌ torch",
+          "levers work already", "num_workers"], [*BARS]),
+        ("a run in full swing", training(),
+         ["· H200 ", "▶ training", "step  12,345", "2,366 samples/s", "296 steps/s", "loss 0.6931",
+          "0:00:30", "GPU-BOUND", "88 %", "6.1 of 140.4 GiB", "412 W", "backward 1.4", "GPU busy",
+          "┊pipelined=on", *["█"] * 25], ["no GPU is read", "█ gra", "both streams"]),
+        ("without a GPU the CPU is shown and a line says why", training(on_gpu=False),
+         ["no GPU is read: ", NO_GPU[:30], "CPU-BOUND", "3.8 cores", "CPU cores", "3.1 GiB"],
+         ["power", "GPU busy"]),
+        ("of a run that had begun before time is since it is watched", of(joined=True),
+         ["training watched 0:"], []),
+        ("a paused run and its recording",
+         of(state="paused", recording=recording("/data/run.csv", 1234)),
+         ["‖ paused", "● REC", "run.csv 1,234 rows"], []),
+        ("a pending change", of(pending={"batch_size": "64"}), ["8 → 64 …"], []),
+        ("and once it is in force", of(settings=settings(batch_size="64")), ["[64]"], ["→ 64"]),
+        ("a planned time counts the training and not its start", of(planned_s=5.0),
+         ["0:00:00/0:00:05"], []),
+        ("of what was trained so far", of(planned_s=5.0, training_s=3.4), ["0:00:03/0:00:05"], []),
+        ("phases of a slow step stay between two of its ends", late_by(3), ["█ backward 1.4"], []),
+        ("but not for long", late_by(12), [], ["█ backward 1.4"]),
+        ("a CUDA graph is a phase of its own",
+         changed(with_series(training(), graph_ms=(None,) * 30 + (2.13,) * 30),
+                 phases=(*training().phases, GRAPH)), ["█ gra 2.13"], []),
+        ("notes are clauses of the status line", NOTED, [" · one: chosen · two: chosen"], []),
+        ("for a while: they are in the log", changed(NOTED, training_s=60.0, elapsed_s=60.0), [],
+         ["chosen"]),
+        ("an axis that leaves out a slow first step says so", with_step_ms(), ["↑"], []),
+        ("one that leaves out none does not", training(), [], ["↑"]),
+        ("before the first point", training(0), ["waiting for the first half second"], []),
+        ("the first points", training(1), [], ["waiting for the first half second"]),
+        ("markers outside of the chart or with odd text", of(markers=ODD_MARKERS),
+         ["[red]␛[31m"], ["\x1b"]),
+        ("a training that takes no step for long is not taken for one that hangs",
+         of(quiet_s=12.4), ["pipelined=on since 0:00:15 · no step for 12 s"], []),
+    ],
+)  # fmt: skip
+def test_the_screen_shows(what, snapshot, shown, hidden):
+    text = still(size=(200, 50), snapshot=snapshot).text()
+    for words in shown:
+        assert text.count(words) >= shown.count(words), (what, words)
+    for words in hidden:
+        assert words not in text, (what, words)
 
 
 @showing(None, size=(200, 50))
@@ -110,7 +135,7 @@ async def test_a_failure_is_a_sentence_and_its_traceback_is_in_the_log(d):
 
 @showing(notifications=True)
 async def test_a_notice_hides_neither_status_nor_keys(d):
-    await d.show(msgspec.structs.replace(training(), state="finished"))
+    await d.show(changed(training(), state="finished"))
     await d.press("space")
     await d.until("nothing is running")
     assert "press R to restart" in d.lines()[-2]
@@ -118,31 +143,7 @@ async def test_a_notice_hides_neither_status_nor_keys(d):
     assert not any("▌" in line for line in d.lines()[-2:])  # its left border
 
 
-def test_a_run_that_had_begun_before_says_that_its_time_is_since_it_is_watched():
-    snapshot = msgspec.structs.replace(training(), joined=True)
-    d = still(size=(120, 40), snapshot=snapshot)
-    assert "training watched 0:" in d.text()
-
-
-def test_a_paused_run_and_a_recording_show_in_the_header():
-    snapshot = msgspec.structs.replace(
-        training(), state="paused", recording=recording("/data/run.csv", 1234)
-    )
-    d = still(size=(200, 50), snapshot=snapshot)
-    assert "‖ paused" in d.lines()[0]
-    assert "● REC" in d.lines()[0]
-    assert "run.csv 1,234 rows" in d.lines()[0]
-
-
-def test_a_pending_change_from_the_engine_shows_until_it_is_in_force():
-    waiting = msgspec.structs.replace(training(), pending={"batch_size": "64"})
-    d = still(snapshot=waiting)
-    assert "8 → 64 …" in d.text()
-    d.show(msgspec.structs.replace(training(), settings=settings(batch_size="64")))
-    assert "→ 64" not in d.text()
-
-
-@showing(msgspec.structs.replace(training(), workload="own"))
+@showing(changed(training(), workload="own"))
 async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers(d):
     await d.press("p", "plus", "right", "enter")
     assert "no levers are known" in d.text()
@@ -151,7 +152,7 @@ async def test_a_workload_the_catalogue_does_not_know_is_shown_without_levers(d)
 
 
 def test_every_size_shows_the_answer_the_rate_and_the_keys_that_matter_most():
-    busy = msgspec.structs.replace(training(), state="paused", recording=recording())
+    busy = changed(training(), state="paused", recording=recording())
     keys = ("a A/B", "x try", "? help", "q quit")
     d = still(view=View(focus="pane", panels=PanelChoice(chosen="pane")))
     for size in [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]:
@@ -162,14 +163,6 @@ def test_every_size_shows_the_answer_the_rate_and_the_keys_that_matter_most():
             assert shown in d.text()
         d.show(busy)
         assert all(key in d.lines()[-1] for key in (*keys, *["p pipeline"] * (size[0] >= 80)))
-
-
-def test_with_a_planned_time_the_training_is_counted_and_not_its_start():
-    timed = msgspec.structs.replace(training(), planned_s=5.0)
-    d = still(snapshot=timed)
-    assert "0:00:00/0:00:05" in d.lines()[0]
-    d.show(msgspec.structs.replace(timed, training_s=3.4))
-    assert "0:00:03/0:00:05" in d.lines()[0]
 
 
 async def test_shrinking_and_growing_again_and_again_too_small_says_so_and_recovers(d):
@@ -234,37 +227,10 @@ def test_levers_beyond_a_small_panel_are_pointed_to(workload):
         assert sum(map(int, re.findall(r"(\d+) more", text))) == len(hidden)
 
 
-@pytest.mark.parametrize(("missing", "shown"), [(3, True), (12, False)])
-def test_a_slow_steps_phases_stay_in_sight_between_two_of_its_ends(missing, shown):
-    before = training().series.of("backward_ms")
-    late = with_series(training(), backward_ms=before[:-missing] + (None,) * missing)
-    d = still(size=(200, 50), snapshot=late)
-    assert ("█ backward 1.4" in d.text()) == shown
-
-
-def test_a_cuda_graph_is_a_phase_of_its_own_where_there_is_one():
-    graph = with_series(training(), graph_ms=(None,) * 30 + (2.13,) * 30)
-    d = still(size=(200, 50), snapshot=training())
-    assert "█ gra" not in d.text()
-    phase = Phase(name="graph", label="graph", lane="train")
-    d.show(msgspec.structs.replace(graph, phases=(*graph.phases, phase)))
-    assert "█ gra 2.13" in d.text()
-
-
-def test_notes_are_separate_clauses_of_the_status_line():
-    snapshot = msgspec.structs.replace(training(), notes=("one: chosen", "two: chosen"))
-    d = still(snapshot=snapshot)
-    assert d.lines()[-2].rstrip().endswith(" · one: chosen · two: chosen")
-    d.show(msgspec.structs.replace(snapshot, training_s=60.0, elapsed_s=60.0))
-    assert "chosen" not in d.lines()[-2]  # they are in the log
-
-
 def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_restart():
     def said(*labels):
         markers = tuple(Marker(at_s=float(n), label=label) for n, label in enumerate(labels))
-        ((sentence, _), _) = status(msgspec.structs.replace(training(), markers=markers), {})[
-            0
-        ].parts
+        ((sentence, _), _) = status(changed(training(), markers=markers), {})[0].parts
         return sentence
 
     assert said("batch_size=16", "paused", "resumed") == "batch_size=16 since 0:00:00"
@@ -273,7 +239,7 @@ def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_res
 
 def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
     def said(what):
-        snapshot = msgspec.structs.replace(training(), status=what)
+        snapshot = changed(training(), status=what)
         return status(snapshot, {}, "batch_size=8", "3 levers")[0].parts[0][0]
 
     edits = " · u sets batch_size=8 · U sets 3 levers again"
@@ -283,9 +249,7 @@ def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
 
 def test_in_a_narrow_status_line_undo_and_redo_are_left_out_and_no_clause_is_cut():
     line = "batch_size=16 since 0:00:15 · u sets batch_size=8 · U sets batch_size=32"
-    snapshot = msgspec.structs.replace(
-        training(), markers=(Marker(at_s=15.0, label="batch_size=16"),)
-    )
+    snapshot = changed(training(), markers=(Marker(at_s=15.0, label="batch_size=16"),))
     ((sentence, _), (hint, _)) = status(snapshot, {}, "batch_size=8", "batch_size=32")[0].parts
     assert (sentence, hint) == (line, "")
     for width in range(27, 90):
@@ -304,12 +268,12 @@ async def test_a_refusal_is_read_in_whole_and_takes_no_row(d):
     places = [widget.region for widget in d.app.main_screen.children]
     for state in ("training", "paused"):
         status = f"{state} – refused: {OUT_OF_MEMORY}"
-        refused = msgspec.structs.replace(training(), state=state, status=status)
+        refused = changed(training(), state=state, status=status)
         await d.show(refused)
         assert d.notices() == [f"refused: {OUT_OF_MEMORY}"]
         assert "refused: out of memory with batch_size=16384" in d.lines()[-2]
         assert places == [widget.region for widget in d.app.main_screen.children]
-        await d.show(msgspec.structs.replace(refused, total_steps=99_999))
+        await d.show(changed(refused, total_steps=99_999))
         assert len(d.notices()) == 1
         d.app.clear_notifications()
 
@@ -340,7 +304,7 @@ def test_charts_survive_any_values(name):
         at_s=tuple(0.5 * tick for tick in range(1, 41)),
         values=dict.fromkeys(METRICS, ODD[name]),
     )
-    snapshot = msgspec.structs.replace(
+    snapshot = changed(
         training(), series=odd, loss=math.nan, steps_per_s=math.inf, samples_per_s=math.nan
     )
     d = still(size=(200, 50), snapshot=snapshot)
@@ -351,47 +315,16 @@ def test_charts_survive_any_values(name):
         assert text.count("waiting for the first half second") == 2
 
 
-def test_an_axis_that_leaves_out_a_slow_first_step_says_so():
-    usual = training().series.of("step_ms")
-    slow = with_series(training(), step_ms=(200.0, *usual[1:]))
-    d = still(size=(200, 50), snapshot=training())
-    assert "↑" not in d.text()
-    d.show(slow)
-    assert "↑" in d.text()
-
-
-@pytest.mark.parametrize("ticks", [0, 1, 2])
-def test_the_first_points(ticks):
-    d = still(snapshot=training(ticks))
-    assert ("waiting for the first half second" in d.text()) == (ticks == 0)
-
-
-def test_a_marker_outside_the_chart_or_with_odd_text_does_no_harm():
-    markers = tuple(
-        Marker(at_s=at, label=label)
-        for at, label in [
-            (-5.0, "a"),
-            (1e9, "b"),
-            (math.nan, "c"),
-            (5.0, "[red]\x1b[31m"),
-            (29.5, ""),
-        ]
-    )
-    d = still(snapshot=msgspec.structs.replace(training(), markers=markers))
-    assert "[red]␛[31m" in d.text()
-    assert "\x1b" not in d.text()
-
-
 # ── the log ─────────────────────────────────────────────────────────────────────────────
 
 
 async def test_hostile_text_is_shown_as_it_is_in_the_log_and_anywhere_else():
     hostile = "\x1b[31m[red]evil\n2"
-    snapshot = msgspec.structs.replace(
+    snapshot = changed(
         training(),
         status=hostile,
         notes=(hostile,),
-        device=msgspec.structs.replace(training().device, name=hostile),
+        device=changed(training().device, name=hostile),
         gpu_missing=hostile,
         results=(result(1, hostile, 1.0),),
         recording=recording(hostile),
@@ -477,7 +410,7 @@ async def test_a_slow_terminal_gets_the_newest_frame_once_it_has_taken_the_one_b
     with monkeypatch.context() as slow:
         slow.setattr(Dashboard, "is_behind", True)
         for steps in (111, 222):
-            d.engine.publish(msgspec.structs.replace(training(), total_steps=steps))
+            d.engine.publish(changed(training(), total_steps=steps))
             await d.pilot.pause(0.01)
         assert not shown
     await d.until("222")
@@ -497,7 +430,7 @@ async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch, d):
     clock = SimpleNamespace(get_time=a_minute_late_to_begin)
     monkeypatch.setattr("textual.timer._time", clock)
     for steps in (111, 222):
-        await d.show(msgspec.structs.replace(training(), total_steps=steps))
+        await d.show(changed(training(), total_steps=steps))
     await d.until("222")
 
 

@@ -58,11 +58,6 @@ def test_the_time_in_which_both_streams_were_busy_is_a_line_of_the_activity():
     assert "25 %" in line
 
 
-def test_a_training_that_takes_no_step_for_long_is_not_taken_for_one_that_hangs():
-    d = still((80, 24), snapshot=changed(training(), quiet_s=12.4))
-    assert "pipelined=on since 0:00:15 · no step for 12 s" in d.lines()[-2]
-
-
 OWN = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
 
 

@@ -19,200 +19,131 @@ def changes_of(control):
     return [change for (change,) in control.engine.calls_of("change")]
 
 
-def answered(control, requested=None, /, **values):
-    """The worker has answered everything: these levers are active now."""
-    control.take(in_force(requested, control.engine.requests, **values))
-
-
 def labels(control):
     """What undo and redo would do."""
     return control.levers.label("undo"), control.levers.label("redo")
 
 
-def test_undo_makes_the_opposite_change_and_redo_makes_it_again():
-    control = running()
-    ask(control, pipelined="on")
-    answered(control, pipelined="on")
-    assert labels(control) == ("pipelined=off", "")
+# ── what happens, one after another ─────────────────────────────────────────────────────
+
+
+def asks(**values):
+    return lambda control: ask(control, **values)
+
+
+def answers(requested=None, /, **values):
+    """The worker has answered everything: these levers are active now."""
+    return lambda control: control.take(in_force(requested, control.engine.requests, **values))
+
+
+def takes(*snapshots):
+    return lambda control: [control.take(one) for one in snapshots]
+
+
+def undo(control):
     control.levers.go("undo")
-    answered(control)
-    assert labels(control) == ("", "pipelined=on")
+
+
+def redo(control):
     control.levers.go("redo")
-    answered(control, pipelined="on")
-    assert labels(control) == ("pipelined=off", "")
-    assert changes_of(control) == [{"pipelined": one} for one in ("on", "off", "on")]
 
 
-def test_each_change_is_undone_by_itself_the_newest_first():
+ON, OFF = {"pipelined": "on"}, {"pipelined": "off"}
+SIXTEEN, THIRTY_TWO, EIGHT = ({"batch_size": size} for size in ("16", "32", "8"))
+HUGE = {"batch_size": "4096"}
+DEAD = changed(training(), settings=settings(), state="failed")
+SWITCHING = changed(in_force({}, 1), pending=SIXTEEN, state="switching")
+RESTARTED = changed(in_force({}, 2, **SIXTEEN), worker_pid=4243)
+STARTING = changed(in_force({}, 2), state="starting", worker_pid=None, settings={})
+
+
+@pytest.mark.parametrize(
+    ("what", "steps", "after", "then"),
+    [
+        ("a change can be undone", [asks(**ON), answers(**ON)], ("pipelined=off", ""), [ON]),
+        ("undo makes the opposite change", [asks(**ON), answers(**ON), undo, answers()],
+         ("", "pipelined=on"), [ON, OFF]),
+        ("redo makes it again",
+         [asks(**ON), answers(**ON), undo, answers(), redo, answers(**ON)],
+         ("pipelined=off", ""), [ON, OFF, ON]),
+        ("each change is undone by itself, the newest first",
+         [asks(**SIXTEEN), answers(**SIXTEEN), asks(**THIRTY_TWO), answers(**THIRTY_TWO),
+          asks(**ON), answers(**ON, **THIRTY_TWO), undo, answers(**THIRTY_TWO), undo,
+          answers(**SIXTEEN), undo, answers()],
+         ("", "batch_size=16"), [SIXTEEN, THIRTY_TWO, ON, OFF, SIXTEEN, EIGHT]),
+        ("keys that come faster than answers undo one change each",
+         [asks(**SIXTEEN, **ON), undo, undo, redo, answers(**SIXTEEN)],
+         ("batch_size=8", "pipelined=on"), [SIXTEEN, ON, OFF, EIGHT, SIXTEEN]),
+        ("what is as it was is no change", [asks(**OFF)], ("", ""), []),
+        ("a new change ends what could be redone", [asks(**ON), undo, asks(**SIXTEEN)],
+         ("batch_size=8", ""), [ON, OFF, SIXTEEN]),
+        ("a change that may be accepted yet can be undone",
+         [asks(**SIXTEEN), answers(**SIXTEEN), asks(cuda_graph="on")],
+         ("cuda_graph=off", ""), None),
+        ("a refused one is not undone but the one before",
+         [asks(**SIXTEEN), answers(**SIXTEEN), asks(cuda_graph="on"), answers(**SIXTEEN)],
+         ("batch_size=8", ""), None),
+        ("nor one given up later for want of memory",
+         [asks(**HUGE), answers(**HUGE), answers()], ("", ""), None),
+        ("an undo that is refused leaves the change undoable",
+         [asks(**SIXTEEN), answers(**SIXTEEN), undo, answers(**SIXTEEN)],
+         ("batch_size=8", ""), None),
+        ("a redo that is refused cannot be redone again",
+         [asks(**SIXTEEN), undo, answers(), redo, answers()], ("", ""), None),
+        ("a refused value between two others is found out when undo asks for it",
+         [asks(**HUGE), asks(**THIRTY_TWO), answers(**THIRTY_TWO), undo, answers(**THIRTY_TWO)],
+         ("batch_size=8", ""), None),
+        ("a refused value and the way back from it are no change",
+         [asks(**HUGE), asks(**EIGHT), answers(), undo, answers()], ("", ""), None),
+        ("an unanswered change is not taken for refused",
+         [asks(**SIXTEEN), takes(in_force({}, 0), SWITCHING)], ("batch_size=8", ""), None),
+        ("nor once it is in force",
+         [asks(**SIXTEEN), takes(in_force({}, 0), SWITCHING), answers(**SIXTEEN)],
+         ("batch_size=8", ""), None),
+        ("a value that stands for another one is in force as that",
+         [answers(model_scale="small"), asks(model_scale="auto"),
+          answers({"model_scale": "auto"}, model_scale="full")], ("model_scale=small", ""), None),
+        ("what an A/B switches is no change of the user's",
+         [lambda control: control.ab.compare("pipelined", "on"), answers()], ("", ""), None),
+        ("changes before a restart can be undone after it",
+         [asks(**SIXTEEN), lambda control: control.restart(),
+          takes(in_force({}, 1), STARTING, RESTARTED)], ("batch_size=8", ""), None),
+        ("and are", [asks(**SIXTEEN), lambda control: control.restart(),
+                     takes(in_force({}, 1), STARTING, RESTARTED), undo],
+         ("", "batch_size=16"), [SIXTEEN, EIGHT]),
+        ("another workload begins without a past",
+         [asks(**SIXTEEN), lambda control: control.start_workload("augment")], ("", ""), None),
+        ("changes to the next start are undone without a worker",
+         [takes(DEAD), asks(**SIXTEEN), undo], ("", "batch_size=16"), []),
+    ],
+)  # fmt: skip
+def test_undo_and_redo(what, steps, after, then):
     control = running()
-    for value in ("16", "32"):
-        ask(control, batch_size=value)
-        answered(control, batch_size=value)
-    ask(control, pipelined="on")
-    answered(control, batch_size="32", pipelined="on")
-    for left in ({"batch_size": "32"}, {"batch_size": "16"}, {}):
-        control.levers.go("undo")
-        answered(control, **left)
-    assert changes_of(control)[3:] == [
-        {"pipelined": "off"},
-        {"batch_size": "16"},
-        {"batch_size": "8"},
-    ]
+    for step in steps:
+        step(control)
+    assert labels(control) == after, what
+    assert then is None or changes_of(control) == then, what
 
 
-def test_keys_that_come_faster_than_answers_undo_one_change_each():
+def test_changes_to_the_next_start_are_those_that_are_not_undone():
     control = running()
-    ask(control, batch_size="16", pipelined="on")
-    control.levers.go("undo")
-    control.levers.go("undo")
-    control.levers.go("redo")
-    assert changes_of(control)[2:] == [
-        {"pipelined": "off"},
-        {"batch_size": "8"},
-        {"batch_size": "16"},
-    ]
-    answered(control, batch_size="16")
-    assert labels(control) == ("batch_size=8", "pipelined=on")
+    control.take(DEAD)
+    ask(control, **SIXTEEN)
+    for way, settings_then in ((None, SIXTEEN), (undo, {}), (redo, SIXTEEN)):
+        if way:
+            way(control)
+        assert control.levers.next_start == settings_then
 
 
-def test_where_nothing_was_changed_there_is_nothing_to_undo_or_redo():
+@pytest.mark.parametrize("way", ["undo", "redo"])
+def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way):
     control = running()
-    ask(control, pipelined="off")  # as it is
-    with pytest.raises(UsageError, match="there is no lever change to undo"):
-        control.levers.go("undo")
-    with pytest.raises(UsageError, match="there is no lever change to redo"):
-        control.levers.go("redo")
-    assert changes_of(control) == []
-
-
-def test_a_new_change_ends_what_could_be_redone():
-    control = running()
-    ask(control, pipelined="on")
-    control.levers.go("undo")
-    ask(control, batch_size="16")
-    assert labels(control) == ("batch_size=8", "")
-
-
-def test_a_refused_change_is_not_undone_but_the_one_before():
-    control = running()
-    ask(control, batch_size="16")
-    answered(control, batch_size="16")
-    ask(control, cuda_graph="on")
-    assert control.levers.label("undo") == "cuda_graph=off"  # it may be accepted yet
-    answered(control, batch_size="16")
-    assert labels(control) == ("batch_size=8", "")
-
-
-def test_a_change_given_up_later_for_want_of_memory_is_dropped_too():
-    control = running()
-    ask(control, batch_size="4096")
-    answered(control, batch_size="4096")
-    assert control.levers.label("undo") == "batch_size=8"
-    answered(control)
-    assert control.levers.label("undo") == ""
-
-
-def test_an_undo_that_is_refused_leaves_the_change_undoable():
-    control = running()
-    ask(control, batch_size="16")
-    answered(control, batch_size="16")
-    control.levers.go("undo")
-    answered(control, batch_size="16")
-    assert labels(control) == ("batch_size=8", "")
-
-
-def test_a_redo_that_is_refused_cannot_be_redone_again():
-    control = running()
-    ask(control, batch_size="16")
-    control.levers.go("undo")
-    answered(control)
-    control.levers.go("redo")
-    answered(control)
-    assert labels(control) == ("", "")
-
-
-def test_a_refused_value_between_two_others_is_found_out_when_undo_asks_for_it():
-    control = running()
-    ask(control, batch_size="4096")
-    ask(control, batch_size="2048")
-    answered(control, batch_size="2048")  # 4096 was refused before
-    control.levers.go("undo")
-    answered(control, batch_size="2048")  # and is again
-    assert control.levers.label("undo") == "batch_size=8"
-
-
-def test_a_refused_value_and_the_way_back_from_it_are_no_change():
-    control = running()
-    ask(control, batch_size="4096")
-    ask(control, batch_size="8")
-    answered(control)
-    control.levers.go("undo")
-    answered(control)  # 4096 is refused
-    assert labels(control) == ("", "")
-
-
-def test_an_unanswered_change_is_not_taken_for_refused():
-    control = running()
-    ask(control, batch_size="16")
-    control.take(in_force({}, 0))
-    pending = changed(in_force({}, 1), pending={"batch_size": "16"}, state="switching")
-    control.take(pending)
-    assert control.levers.label("undo") == "batch_size=8"
-    answered(control, batch_size="16")
-    assert control.levers.label("undo") == "batch_size=8"
-
-
-def test_a_value_that_stands_for_another_one_is_in_force_as_that():
-    control = running(model_scale="small")
-    ask(control, model_scale="auto")
-    answered(control, {"model_scale": "auto"}, model_scale="full")
-    assert control.levers.label("undo") == "model_scale=small"
-
-
-def test_what_an_ab_switches_is_no_change_of_the_users():
-    control = running()
-    control.ab.compare("pipelined", "on")
-    answered(control)
-    assert control.levers.label("undo") == ""
-
-
-def test_changes_before_a_restart_can_be_undone_after_it():
-    control = running()
-    ask(control, batch_size="16")
-    control.restart()
-    control.take(in_force({}, 1))  # the last word of the worker before
-    control.take(changed(in_force({}, 2), state="starting", worker_pid=None, settings={}))
-    control.take(changed(in_force({}, 2, batch_size="16"), worker_pid=4243))
-    assert control.levers.label("undo") == "batch_size=8"
-    control.levers.go("undo")
-    assert changes_of(control)[-1] == {"batch_size": "8"}
-
-
-def test_another_workload_begins_without_a_past():
-    control = running()
-    ask(control, batch_size="16")
-    control.start_workload("augment")
-    assert control.levers.label("undo") == ""
-
-
-def test_changes_to_the_next_start_are_undone_without_a_worker():
-    control = running()
-    control.take(changed(training(), settings=settings(), state="failed"))
-    ask(control, batch_size="16")
-    assert control.levers.next_start == {"batch_size": "16"}
-    control.levers.go("undo")
-    assert control.levers.next_start == {}
-    control.levers.go("redo")
-    assert control.levers.next_start == {"batch_size": "16"}
-    assert changes_of(control) == []
-
-
-def test_a_recording_has_no_change_to_undo():
-    control = running()
+    with pytest.raises(UsageError, match=f"there is no lever change to {way}"):
+        control.levers.go(way)
     control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
-    for way in ("undo", "redo"):
-        with pytest.raises(UsageError, match="a recording is shown"):
-            control.levers.go(way)
+    with pytest.raises(UsageError, match="a recording is shown"):
+        control.levers.go(way)
+    assert changes_of(control) == []
 
 
 # ── a row's settings ────────────────────────────────────────────────────────────────────
