@@ -3,11 +3,12 @@
 import json
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
 
-from tests import waiting
+from tests.waiting import done
 from workloads import __main__ as bare
 from workloads.training import Training
 
@@ -28,10 +29,7 @@ def test_too_little_memory_is_one_line_while_building_as_while_training(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ):
-    def fail(_training: Training) -> None:
-        raise error
-
-    monkeypatch.setattr(Training, when, fail)
+    monkeypatch.setattr(Training, when, Mock(side_effect=error))
     arguments = ["--device", "cpu", "--set", "num_workers=0", "--set", "batch_size=2"]
     monkeypatch.setattr(sys, "argv", ["python -m workloads", "encdec", *arguments])
     assert bare.main() == 2
@@ -42,10 +40,7 @@ def test_too_little_memory_is_one_line_while_building_as_while_training(
 
 
 def test_another_failure_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
-    def fail(_training: Training) -> None:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(Training, "_make_workload", fail)
+    monkeypatch.setattr(Training, "_make_workload", Mock(side_effect=RuntimeError("a bug")))
     monkeypatch.setattr(sys, "argv", ["python -m workloads", "encdec", "--device", "cpu"])
     with pytest.raises(RuntimeError, match="a bug"):
         bare.main()
@@ -57,9 +52,8 @@ def test_the_bare_loop_prints_one_json_line(
     monkeypatch.setenv("TMPDIR", str(short_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
-    command += ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
-    done = waiting.done(*command, cwd=tmp_path)
-    result = json.loads(done.stdout)
+    levers = ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
+    result = json.loads(done(*command, *levers, cwd=tmp_path).stdout)
     assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
     assert not list(short_path.iterdir())
     assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])

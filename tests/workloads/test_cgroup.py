@@ -24,44 +24,47 @@ def tree(tmp_path, monkeypatch):
     return write
 
 
-def test_without_groups_there_is_no_limit(tree):
-    assert (cgroup.cores_quota(), cgroup.memory_limit_bytes()) == (None, None)
-    tree("0::/\n", **{"cpu.max": "max 100000\n", "memory.max": "max\n"})
-    assert (cgroup.cores_quota(), cgroup.memory_limit_bytes()) == (None, None)
+LIMITS = {
+    "no groups": ("", {}, (None, None)),
+    "no limit": ("0::/\n", {"cpu.max": "max 100000\n", "memory.max": "max\n"}, (None, None)),
+    "the smallest of the group and those above it": (
+        "0::/slurm/job_7/step_0\n",
+        {
+            "slurm/job_7/cpu.max": "400000 100000\n",
+            "slurm/job_7/step_0/cpu.max": "max 100000\n",
+            "slurm/job_7/memory.max": "8589934592\n",
+            "slurm/job_7/step_0/memory.max": "1073741824\n",
+        },
+        (4.0, 1 << 30),
+    ),
+    "a container that does not see its group's name reads the root": (
+        "0::/docker/abc\n",
+        {"cpu.max": "150000 100000", "memory.max": "536870912"},
+        (1.5, 1 << 29),
+    ),
+    "version 1 has a tree for each controller": (
+        "4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n",
+        {
+            "cpu,cpuacct/job/cpu.cfs_quota_us": "200000\n",
+            "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
+            "memory/job/memory.limit_in_bytes": "2147483648\n",
+            "memory/memory.limit_in_bytes": "9223372036854771712\n",
+        },
+        (2.0, 2 << 30),
+    ),
+    "version 1 writes -1 where there is no quota": (
+        "1:cpu:/\n",
+        {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"},
+        (None, None),
+    ),
+}
 
 
-def test_the_smallest_limit_of_the_group_and_those_above_it_counts(tree):
-    files = {
-        "slurm/job_7/cpu.max": "400000 100000\n",
-        "slurm/job_7/step_0/cpu.max": "max 100000\n",
-        "slurm/job_7/memory.max": "8589934592\n",
-        "slurm/job_7/step_0/memory.max": "1073741824\n",
-    }
-    tree("0::/slurm/job_7/step_0\n", **files)
-    assert cgroup.cores_quota() == 4.0
-    assert cgroup.memory_limit_bytes() == 1 << 30
-
-
-def test_a_container_that_does_not_see_its_groups_name_reads_the_root(tree):
-    tree("0::/docker/abc\n", **{"cpu.max": "150000 100000", "memory.max": "536870912"})
-    assert (cgroup.cores_quota(), cgroup.memory_limit_bytes()) == (1.5, 1 << 29)
-
-
-def test_version_1_has_a_tree_for_each_controller(tree):
-    files = {
-        "cpu,cpuacct/job/cpu.cfs_quota_us": "200000\n",
-        "cpu,cpuacct/job/cpu.cfs_period_us": "100000\n",
-        "memory/job/memory.limit_in_bytes": "2147483648\n",
-        "memory/memory.limit_in_bytes": "9223372036854771712\n",
-    }
-    tree("4:memory:/job\n3:cpu,cpuacct:/job\n1:name=systemd:/\n0::/\n", **files)
-    assert (cgroup.cores_quota(), cgroup.memory_limit_bytes()) == (2.0, 2 << 30)
-
-
-def test_version_1_writes_minus_1_where_there_is_no_quota(tree):
-    files = {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}
-    tree("1:cpu:/\n", **files)
-    assert cgroup.cores_quota() is None
+@pytest.mark.parametrize(("membership", "files", "limits"), LIMITS.values(), ids=LIMITS)
+def test_limits_of_the_processs_groups(tree, membership, files, limits):
+    if files:
+        tree(membership, **files)
+    assert (cgroup.cores_quota(), cgroup.memory_limit_bytes()) == limits
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "1 2 3", "100000 0", "\udcff"])

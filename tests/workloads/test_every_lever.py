@@ -3,7 +3,7 @@
 import gc
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing.util import get_temp_dir
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.conftest import slow_examples
-from tests.workloads.trainings import COUNT, CPU, one_thread
+from tests.workloads.trainings import COUNT, CPU
 from workloads import CATALOGUE, jpeg_input
 from workloads.jpeg_files import JpegFiles
 from workloads.levers import Choice, Lever, LeverError, Switch
@@ -52,7 +52,7 @@ def switches(workload: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) -> Iterator[Places]:
+def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) -> Places:
     """Where a file could be left, and the cache, which may not change either."""
     get_temp_dir()  # one for as long as this process lives, made elsewhere
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
@@ -61,8 +61,7 @@ def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) 
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    with one_thread():
-        yield tmp_path, written.directory.parent
+    return tmp_path, written.directory.parent
 
 
 class Run:

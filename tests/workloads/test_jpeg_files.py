@@ -3,8 +3,11 @@
 import errno
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,6 +20,7 @@ from workloads.jpeg_files import JpegFiles
 from workloads.levers import LeverError
 
 COUNT = 6
+PAINTED = cache(jpeg_files.paint)
 AS_ROOT = os.geteuid() == 0
 
 
@@ -24,6 +28,26 @@ AS_ROOT = os.geteuid() == 0
 def few(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(jpeg_files, "DISTINCT", 2)
+    monkeypatch.setattr(jpeg_files, "paint", PAINTED)
+
+
+@pytest.fixture
+def files() -> JpegFiles:
+    return JpegFiles.cached(COUNT)
+
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@contextmanager
+def refusing(files: JpegFiles, why: str) -> Iterator[None]:
+    """Expect one helpful line."""
+    with pytest.raises(LeverError, match=why) as caught:
+        yield
+    text = str(caught.value)
+    assert "\n" not in text
+    assert str(files.directory) in text
+    assert "set GPUDASH_DATA to a writable directory with about 1 MiB free" in text
 
 
 def ensure(files: JpegFiles) -> None:
@@ -52,8 +76,7 @@ def fail_after(
     return write_bytes
 
 
-def test_they_are_photographs_in_size_and_cost(tmp_path: Path) -> None:
-    files = JpegFiles.cached(COUNT)
+def test_they_are_photographs_in_size_and_cost(files: JpegFiles, tmp_path: Path) -> None:
     assert not files.are_whole()
     files.write()
     assert files.are_whole()
@@ -70,8 +93,7 @@ def test_they_are_photographs_in_size_and_cost(tmp_path: Path) -> None:
     assert (first != second).any()
 
 
-def test_a_second_start_writes_nothing() -> None:
-    files = JpegFiles.cached(COUNT)
+def test_a_second_start_writes_nothing(files: JpegFiles) -> None:
     files.write()
     before = times(files)
     assert JpegFiles.cached(COUNT).are_whole()
@@ -94,8 +116,9 @@ def test_another_number_of_files_is_another_place() -> None:
     ],
     ids=["no manifest", "half a manifest", "another count", "a file missing", "all missing"],
 )
-def test_a_half_written_directory_is_finished(damage: Callable[[JpegFiles], object]) -> None:
-    files = JpegFiles.cached(COUNT)
+def test_a_half_written_directory_is_finished(
+    files: JpegFiles, damage: Callable[[JpegFiles], object]
+) -> None:
     files.write()
     contents = [path.read_bytes() for path in files.paths]
     damage(files)
@@ -107,32 +130,25 @@ def test_a_half_written_directory_is_finished(damage: Callable[[JpegFiles], obje
     assert {path: times(files)[path] for path in left} == left  # kept, not written again
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = JpegFiles.cached(COUNT)
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fail_after(monkeypatch, 3, full)
-    with pytest.raises(LeverError, match="No space left on device") as caught:
+@pytest.mark.parametrize("missing", [COUNT, 4])
+def test_a_full_disk_is_one_line_and_leaves_and_takes_nothing(
+    files: JpegFiles, missing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write()
+    for path in files.paths[COUNT - missing :]:
+        path.unlink()
+    (files.directory / "manifest.json").unlink()
+    left = times(files)
+    fail_after(monkeypatch, 3, FULL)
+    with refusing(files, "No space left on device"):
         files.write()
-    assert_one_helpful_line(caught.value, files)
-    assert list(files.directory.iterdir()) == []
+    assert (times(files), len(list(files.directory.iterdir()))) == (left, len(left))
     assert not files.are_whole()
 
 
-def test_a_full_disk_takes_nothing_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = JpegFiles.cached(COUNT)
-    files.write()
-    for path in files.paths[2:5]:
-        path.unlink()
-    left = times(files)
-    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    fail_after(monkeypatch, 1, full)
-    with pytest.raises(LeverError):
-        files.write()
-    assert times(files) == left
-
-
-def test_an_interrupted_writing_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = JpegFiles.cached(COUNT)
+def test_an_interrupted_writing_goes_on_where_it_was(
+    files: JpegFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_bytes = fail_after(monkeypatch, 3, KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
         files.write()
@@ -153,18 +169,14 @@ def test_a_file_where_the_directory_should_be(
     monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / place))
     files = JpegFiles.cached(COUNT)
     for action in (files.are_whole, files.write):
-        with pytest.raises(LeverError, match="Not a directory") as caught:
+        with refusing(files, "Not a directory"):
             action()
-        assert_one_helpful_line(caught.value, files)
 
 
 def test_without_a_home_it_says_where_the_files_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a container has none whose user is a mere number."""
 
-    def nobody() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
     for name in ("GPUDASH_DATA", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(LeverError, match="no home directory; set GPUDASH_DATA to a writable dir"):
@@ -176,24 +188,20 @@ def test_without_a_home_it_says_where_the_files_may_be(monkeypatch: pytest.Monke
 def test_a_directory_without_permission(mode: int, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir(mode=mode)
     files = JpegFiles.cached(COUNT)
-    with pytest.raises(LeverError, match="Permission denied") as caught:
+    with refusing(files, "Permission denied"):
         ensure(files)
-    assert_one_helpful_line(caught.value, files)
 
 
 @pytest.mark.parametrize("call", ["read_bytes", "mkdir"])
 def test_a_refused_call_is_one_line(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path, **_: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-
-    monkeypatch.setattr(Path, call, refuse)
+    refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    monkeypatch.setattr(Path, call, Mock(side_effect=refused))
     files = JpegFiles.cached(COUNT)
-    with pytest.raises(LeverError, match="Permission denied") as caught:
+    with refusing(files, "Permission denied"):
         ensure(files)
-    assert_one_helpful_line(caught.value, files)
 
 
-def test_two_processes_at_once_leave_one_whole_directory() -> None:
+def test_two_processes_at_once_leave_one_whole_directory(files: JpegFiles) -> None:
     fork = multiprocessing.get_context("fork")
     writers = [fork.Process(target=write_in_a_child) for _ in range(2)]
     for writer in writers:
@@ -201,7 +209,6 @@ def test_two_processes_at_once_leave_one_whole_directory() -> None:
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0, 0]
-    files = JpegFiles.cached(COUNT)
     assert files.are_whole()
     assert len(list(files.directory.iterdir())) == COUNT + 1  # no partial one is left
     assert {np.asarray(Image.open(path)).shape for path in files.paths} == {(533, 800, 3)}
@@ -228,10 +235,3 @@ def test_where_the_data_lies(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert data_directory() == Path(place)
-
-
-def assert_one_helpful_line(error: LeverError, files: JpegFiles) -> None:
-    text = str(error)
-    assert "\n" not in text
-    assert str(files.directory) in text
-    assert "set GPUDASH_DATA to a writable directory with about 1 MiB free" in text

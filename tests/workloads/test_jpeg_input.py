@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -17,7 +18,6 @@ from tests.workloads.trainings import (
     Make,
     assert_same,
     making,
-    one_thread,
     train,
     weights,
 )
@@ -26,7 +26,6 @@ from workloads.jpeg_files import JpegFiles
 from workloads.jpeg_input import PATIENCE, JpegCrops, JpegInput
 from workloads.jpeg_stages import STAGES, Stage
 from workloads.levers import LeverError, resolve
-from workloads.training import Training
 from workloads.workload import unmarked
 
 SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
@@ -37,11 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWa
 
 
 @pytest.fixture(autouse=True)
-def few(monkeypatch: pytest.MonkeyPatch, written: JpegFiles) -> Iterator[None]:
+def few(monkeypatch: pytest.MonkeyPatch, written: JpegFiles) -> None:
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
     monkeypatch.setattr(jpeg_input, "FILES", COUNT)
-    with one_thread():
-        yield
 
 
 @pytest.fixture
@@ -83,8 +80,7 @@ def test_every_stage_makes_the_baselines_samples(
     pixels, labels = make(device, input=name)._workload.prepare(
         default_collate(made)[:-1], mark=unmarked
     )
-    assert pixels.shape == (2, 3, 256, 256)
-    assert pixels.dtype == torch.float32
+    assert (pixels.shape, pixels.dtype) == ((2, 3, 256, 256), torch.float32)
     assert labels.tolist() == [4, 9]
     # both decoders are libjpeg-turbo with its defaults: not one level differs
     tolerance = 0 if device.type == "cpu" else 1e-6
@@ -114,8 +110,7 @@ def test_a_sample_is_the_same_every_time_and_no_two_are_alike(written: JpegFiles
 def test_every_transform_is_timed(written: JpegFiles, name: str) -> None:
     crops = JpegCrops(written.paths, stage(name), 0)
     measured = torch.stack([sample[-1] for sample in crops.__getitems__([0, 1])])
-    assert measured.shape == (2, len(crops.transforms) + 1)
-    assert measured.dtype == torch.float32
+    assert (measured.shape, measured.dtype) == ((2, len(crops.transforms) + 1), torch.float32)
     assert (measured[:, :-1] > 0).all()
     assert not measured[:, -1].any()
     assert crops.transforms[:2] == ("read", "decode")
@@ -174,29 +169,23 @@ def test_too_many_in_a_row_are_one_error_that_names_the_file(copies: list[Path])
     assert "\n" not in str(caught.value)
 
 
-@pytest.fixture
-def has_skipped(make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch) -> Training:
-    """A training whose loader worker has met an unreadable file in the first batch."""
+def test_the_report_names_the_transforms_and_counts_the_skipped_though_the_loader_is_replaced(
+    make: Make, copies: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     spoil(copies[1], b"")
     monkeypatch.setattr(JpegFiles, "paths", copies)
     training = make(input="crop_first", num_workers="1")
     train(training, 1)
-    return training
-
-
-def test_the_report_names_the_transforms_and_counts_the_skipped(has_skipped: Training) -> None:
-    report = has_skipped.input_report()
+    report = training.input_report()
     assert list(report.transform_ms) == [
         *("read", "decode", "crop", "to_tensor", "mask", "colour", "scale")
     ]
     assert all(ms > 0 for ms in report.transform_ms.values())
     assert report.skipped == 1
-
-
-def test_what_a_loader_skipped_is_counted_though_it_is_replaced(has_skipped: Training) -> None:
-    has_skipped.change({"batch_size": "3"})
-    assert has_skipped.input_report().skipped == 1
-    assert has_skipped.input_report().skipped == 0  # told once
+    training = make(input="crop_first", num_workers="1")
+    train(training, 1)
+    training.change({"batch_size": "3"})
+    assert [training.input_report().skipped for _ in range(2)] == [1, 0]  # told once
 
 
 def open_files() -> int:
@@ -287,10 +276,7 @@ def test_no_place_for_the_files_is_one_line(
 def test_a_stage_without_its_library_is_refused(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> None:
-        raise ImportError("No module named 'nvidia.nvimgcodec'")
-
-    monkeypatch.setattr(jpeg_input, "nvimgcodec", missing)
+    monkeypatch.setattr(jpeg_input, "nvimgcodec", Mock(side_effect=ImportError))
     training = make()
     with pytest.raises(LeverError, match="needs nvidia-nvimgcodec-cu13.*valid here: baseline"):
         training.check({"input": "region_decode"})

@@ -1,23 +1,13 @@
 """What the stages are made of: the place of a crop, and the mask, a function of its key."""
 
-from collections.abc import Iterator
-
 import numpy as np
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from scipy.signal import convolve2d
 
-from tests.workloads.trainings import one_thread
 from workloads.jpeg_stages import corner, dilate, random_mask
-
-
-@pytest.fixture(autouse=True)
-def steady() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @given(npst.arrays(bool, npst.array_shapes(min_dims=2, max_dims=2, max_side=12)))

@@ -23,18 +23,18 @@ def cgroup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_file_cache_not_used_lately_can_still_be_given(cgroup: Path):
-    assert memory._container_left(cgroup) == pytest.approx(14 * GIB, abs=2)
+LEFT = {
+    "file cache not used lately can still be given": ({}, 14 * GIB),
+    "a kernel that tells no cache": ({"memory.stat": f"anon {GIB}\n"}, 0.1 * GIB),
+    "without a limit it is what the host can give": ({"memory.max": "max\n"}, HOST_LEFT),
+}
 
 
-def test_a_kernel_that_tells_no_cache_leaves_what_is_unused(cgroup: Path):
-    (cgroup / "memory.stat").write_text(f"anon {GIB}\n")
-    assert memory._container_left(cgroup) == pytest.approx(0.1 * GIB, abs=2)
-
-
-def test_without_a_limit_it_is_what_the_host_can_give(cgroup: Path):
-    (cgroup / "memory.max").write_text("max\n")
-    assert memory._container_left(cgroup) == HOST_LEFT
+@pytest.mark.parametrize(("files", "left"), LEFT.values(), ids=LEFT)
+def test_what_can_still_be_given(cgroup: Path, files: dict[str, str], left: float):
+    for name, text in files.items():
+        (cgroup / name).write_text(text)
+    assert memory._container_left(cgroup) == pytest.approx(left, abs=2)
 
 
 @pytest.mark.parametrize("limited", ["job", "job/step", "job/step/task"])

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -12,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from gpudash import workload
 from gpudash.testing import check_levers, check_variants
-from tests.workloads.trainings import CPU, CUDA, needs_cuda, one_thread
+from tests.workloads.trainings import CPU, CUDA, needs_cuda
 from workloads import compute_options
 from workloads.compute_options import ComputeOptions
 from workloads.levers import Count, Lever, LeverError, Switch, find
@@ -29,12 +30,6 @@ SMALL = {"batch_size": "2", "num_workers": "0"}
 class Pair(NamedTuple):
     x: Any
     y: Any
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 class Points(Dataset):
@@ -69,11 +64,8 @@ def linear(data: Any = None, loss: Any = mse, optimizer: Any = torch.optim.SGD, 
 
 
 def train(own: Any, steps: int = 3, **settings: str) -> list[float]:
-    training = Training(_entry(own), SMALL | settings, CPU)
-    try:
+    with closing(Training(_entry(own), SMALL | settings, CPU)) as training:
         return [training.step().loss.item() for _ in range(steps)]
-    finally:
-        training.close()
 
 
 def levers(**declared: Any) -> dict[str, Lever]:
@@ -89,10 +81,8 @@ def test_a_workload_of_ones_own_has_every_standard_lever() -> None:
 
 def test_a_keyword_is_a_lever_of_its_own_that_builds_the_model_anew() -> None:
     own = levers(bias=True, depth=2, width=(64, 128), rate=(0.1, 0.01), kind=("a", "b"))
-    assert isinstance(own["bias"], Switch)
-    assert isinstance(own["depth"], Count)
-    assert own["width"].values == ("64", "128")
-    assert own["rate"].values == ("0.1", "0.01")
+    assert (type(own["bias"]), type(own["depth"])) == (Switch, Count)
+    assert (own["width"].values, own["rate"].values) == (("64", "128"), ("0.1", "0.01"))
     defaults = {name: own[name].default_text for name in ("bias", "depth", "width", "rate", "kind")}
     assert defaults == {"bias": "on", "depth": "2", "width": "64", "rate": "0.1", "kind": "a"}
     assert {own[name].effect for name in defaults} == {"rebuilt model"}
@@ -143,24 +133,17 @@ def test_what_can_be_no_lever_is_refused_where_it_is_declared(declared: dict, wh
         linear(**declared)
 
 
-def test_the_decorator_leaves_the_function_as_it_is_with_and_without_parentheses() -> None:
+def test_the_decorator_leaves_the_function_as_it_is_and_its_docstring_says_what_it_is() -> None:
     def function(values, device):
-        return values
-
-    assert workload(function) is function
-    assert workload(width=3)(function) is function
-    assert function(1, 2) == 1
-
-
-def test_the_first_line_of_the_docstring_says_what_it_is() -> None:
-    @workload
-    def fit(values, device):
         """Fit a line.
 
         And more.
         """
+        return values
 
-    assert _entry(fit).summary == "Fit a line."
+    assert workload(function) is workload(width=3)(function) is function
+    assert function(1, 2) == 1
+    assert _entry(function).summary == "Fit a line."
 
 
 def test_a_class_has_to_follow_the_protocol() -> None:
@@ -264,17 +247,12 @@ def test_a_dataset_that_fetches_whole_batches_is_asked_for_them() -> None:
 def test_an_optimizer_may_become_fused_and_go_back_while_it_trains(optimizer: str) -> None:
     own = linear(optimizer=getattr(torch.optim, optimizer))
 
-    def losses(*, changes: bool) -> list[float]:
-        training = Training(_entry(own), SMALL, CPU)
-        found = []
+    losses = []
+    with closing(Training(_entry(own), SMALL, CPU)) as training:
         for value in ("on", "off", "on"):
-            found += [training.step().loss.item() for _ in range(2)]
-            if changes:
-                training.change({"fused_optimizer": value})
-        training.close()
-        return found
-
-    assert losses(changes=True) == pytest.approx(losses(changes=False), rel=1e-5)
+            losses += [training.step().loss.item() for _ in range(2)]
+            training.change({"fused_optimizer": value})
+    assert losses == pytest.approx(train(own, 6), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.workloads.trainings import CPU, Make, making, one_thread, train
+from tests.workloads.trainings import CPU, Make, Operators, making, train
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "plain_loop.py"
 BATCH_SIZE = 2
@@ -20,8 +19,7 @@ PIPELINED = pytest.mark.parametrize("pipelined", ["off", "on"])
 @pytest.fixture
 def make() -> Iterator[Make]:
     resident = {"data": "resident", "batch_size": str(BATCH_SIZE), "precision": "fp32"}
-    with one_thread():
-        yield from making("encdec", **resident)
+    yield from making("encdec", **resident)
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +39,6 @@ def test_it_trains_what_a_plain_loop_trains_to_the_bit(
     plain = plain_loop.Plain(BATCH_SIZE, CPU, "small").serial()
     losses = [next(plain).item() for _ in range(6)]
     assert [one.item() for one in train(make(pipelined=pipelined), 6)] == losses
-
-
-class Operators(TorchDispatchMode):
-    """Notes the operators that run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(str(func))
-        return func(*args, **(kwargs or {}))
 
 
 def operators(step: Callable[[], object]) -> list[str]:

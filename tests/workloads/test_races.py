@@ -203,16 +203,12 @@ def source_order(halves: Halves, *, wait_for_copies: bool) -> None:
         labels = labels_next
 
 
-def test_the_sources_ordering_is_caught(cuda: FakeCuda) -> None:
+@pytest.mark.parametrize("wait_for_copies", [False, True])
+def test_the_sources_ordering_is_caught(cuda: FakeCuda, *, wait_for_copies: bool) -> None:
+    """The encoder reads what is still being copied, or is given the features in training."""
     with pytest.raises(CUDASanitizerErrors) as caught:
-        source_order(Halves(), wait_for_copies=False)
-    assert "mul" in str(caught.value.errors[0])  # the encoder reads what is still being copied
-
-
-def test_the_sources_ordering_lets_memory_be_written_while_it_is_read(cuda: FakeCuda) -> None:
-    with pytest.raises(CUDASanitizerErrors) as caught:
-        source_order(Halves(), wait_for_copies=True)
-    assert "mul" in str(caught.value.errors[0])  # the encoder is given the features in training
+        source_order(Halves(), wait_for_copies=wait_for_copies)
+    assert "mul" in str(caught.value.errors[0])
 
 
 def test_the_check_notices_a_schedule_that_does_not_wait(

@@ -5,7 +5,7 @@ from multiprocessing import active_children
 
 import pytest
 
-from tests.workloads.trainings import CPU, Make, assert_same, making, one_thread, train
+from tests.workloads.trainings import CPU, Make, assert_same, making, train
 from workloads.training import WARMUP_STEPS, Training
 
 ONE, TWO = {"num_workers": "1"}, {"num_workers": "2"}
@@ -13,8 +13,7 @@ ONE, TWO = {"num_workers": "1"}, {"num_workers": "2"}
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    with one_thread():
-        yield from making("encdec", num_workers="1", prefetch_factor="2")
+    yield from making("encdec", num_workers="1", prefetch_factor="2")
 
 
 def kept(make: Make, **levers: str) -> Training:

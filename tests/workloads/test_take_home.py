@@ -4,6 +4,7 @@ What is run is the text that is shown, character by character.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from tests.workloads.trainings import (
     CUDA,
     assert_same,
     needs_cuda,
-    one_thread,
     processes,
     train,
 )
@@ -82,11 +82,9 @@ pytestmark = pytest.mark.filterwarnings(
 def as_before() -> Iterator[None]:
     """Recipes change what is global in a process."""
     convolutions = torch.backends.cudnn.conv
-    before, stream = convolutions.fp32_precision, None
-    if torch.cuda.is_available():
-        stream = torch.cuda.current_stream()
-    with one_thread():
-        yield
+    before = convolutions.fp32_precision
+    stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
+    yield
     convolutions.fp32_precision = before
     if stream is not None:
         torch.cuda.set_stream(stream)
@@ -118,11 +116,8 @@ def run(name: str, value: str, device: torch.device = CPU, **yours: Any) -> dict
 def trained_here(name: str, value: str, device: torch.device = CPU) -> list[Tensor]:
     """Return the losses of the workload itself with this lever."""
     on_device = dict(ENTRY.on_cpu) if device == CPU else {}
-    training = Training(ENTRY, on_device | SMALL | {name: value}, device)
-    try:
+    with closing(Training(ENTRY, on_device | SMALL | {name: value}, device)) as training:
         return train(training, STEPS)
-    finally:
-        training.close()
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -106,8 +107,13 @@ def test_the_frozen_encoder_stays_as_it_was(make: Make) -> None:
     assert_same(CPU, list(encoder.parameters()), before)
 
 
-def test_the_full_model_is_the_sources(make: Make) -> None:
-    workload = make(model_scale="full", batch_size="1")._workload
+def test_the_full_model_is_the_sources_and_going_back_from_it_rebuilds_the_small_one(
+    make: Make,
+) -> None:
+    training, fresh = make(batch_size="1"), make(batch_size="1")
+    before = dict(training.settings)
+    training.change({"model_scale": "full"})
+    workload = training._workload
     convolutions = [m for m in workload.encoder if isinstance(m, torch.nn.Conv2d)]
     assert [m.out_channels for m in convolutions] == [16 << i for i in range(9)]
     image, target = workload.samples({})[0]
@@ -116,21 +122,16 @@ def test_the_full_model_is_the_sources(make: Make) -> None:
     features = workload.encoder(image[None])
     assert features.shape == (1, 4096, 1, 1)
     assert workload.model(features).shape == (1, 10, 256, 256)
+    training.recover(before)
+    assert training.settings == before
+    assert_same(CPU, weights(training), weights(fresh))
 
 
-def test_auto_is_small_on_a_cpu_and_says_so(make: Make) -> None:
-    training = make(model_scale="auto")
+def test_a_cpu_says_what_it_chose_and_that_it_has_no_streams(make: Make) -> None:
+    training = make(model_scale="auto", precision="auto", pipelined="on")
     assert training.settings["model_scale"] == "small"
-    assert any("model_scale=small" in note for note in training.notes.values())
-
-
-def test_a_cpu_says_that_it_has_no_streams(make: Make) -> None:
-    assert any("no streams" in note for note in make(pipelined="on").notes.values())
-
-
-def test_a_choice_that_holds_no_longer_is_not_noted(make: Make) -> None:
-    training = make(precision="auto")
-    assert "precision=fp32: chosen for the CPU" in training.notes.values()
+    for said in ("model_scale=small", "no streams", "precision=fp32: chosen for the CPU"):
+        assert any(said in note for note in training.notes.values())
     training.change({"precision": "bf16"})
     assert not any("precision" in note for note in training.notes.values())
 
@@ -188,27 +189,21 @@ def test_a_failed_step_is_taken_again_after_recovery(make: Make) -> None:
 
 
 def test_recovery_lets_go_of_what_a_failed_backward_pass_held(make: Make) -> None:
-    held: list[weakref.ref[Tensor]] = []
-
     class Holds(torch.autograd.Function):
+        held: weakref.ref[Tensor]
+
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:
             ctx.activation = torch.zeros(1)
-            held.append(weakref.ref(ctx.activation))
+            Holds.held = getattr(Holds, "held", weakref.ref(ctx.activation))  # the first one's
             return x * 1
 
         @staticmethod
         def backward(_ctx: Any, gradient: Tensor) -> Tensor:
             return gradient
 
-    class Fails(torch.autograd.Function):
-        @staticmethod
-        def forward(_ctx: Any, x: Tensor) -> Tensor:
-            return x * 1
-
-        @staticmethod
-        def backward(_ctx: Any, _gradient: Tensor) -> Tensor:
-            raise MemoryError
+    class Fails(Holds):
+        backward = staticmethod(Mock(side_effect=MemoryError))
 
     def fail() -> None:
         x = torch.ones((), requires_grad=True)
@@ -218,21 +213,9 @@ def test_recovery_lets_go_of_what_a_failed_backward_pass_held(make: Make) -> Non
     with pytest.raises(MemoryError):
         fail()
     gc.collect()
-    assert held[0]() is not None
+    assert Holds.held() is not None
     training.recover(training.settings)
-    assert held[0]() is None
-
-
-@pytest.mark.parametrize("lever", [{"seed": "1"}, {"model_scale": "full"}])
-def test_going_back_from_another_model_rebuilds_the_one_the_settings_name(
-    make: Make, lever: dict[str, str]
-) -> None:
-    training, fresh = make(batch_size="1"), make(batch_size="1")
-    before = dict(training.settings)
-    training.change(lever)
-    training.recover(before)
-    assert training.settings == before
-    assert_same(CPU, weights(training), weights(fresh))
+    assert Holds.held() is None
 
 
 def test_going_back_from_a_model_that_cannot_be_configured_rebuilds_the_one_before(
@@ -261,11 +244,7 @@ def test_a_model_that_cannot_be_built_leaves_the_old_one_and_its_weights(
     training, untouched = make(), make()
     losses = train(training, 2)
     before = dict(training.settings)
-
-    def fail() -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(training, "_make_workload", fail)
+    monkeypatch.setattr(training, "_make_workload", Mock(side_effect=MemoryError))
     with pytest.raises(MemoryError):
         training.change({"seed": "1"})
     training.recover(before)

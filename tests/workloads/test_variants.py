@@ -15,7 +15,6 @@ from tests.workloads.trainings import (
     making,
     needs_cuda,
     never_waiting,
-    one_thread,
     train,
     weights,
 )
@@ -59,7 +58,7 @@ def each(variants: dict[str, list[dict[str, str]]]) -> pytest.MarkDecorator:
 def make(workload: str, monkeypatch: pytest.MonkeyPatch, written: JpegFiles) -> Iterator[Make]:
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))
     monkeypatch.setattr(jpeg_input, "FILES", COUNT)
-    with one_thread(), deterministic_algorithms():
+    with deterministic_algorithms():
         yield from making(workload)
 
 
