@@ -17,12 +17,11 @@ from gpudash.cli.main import main
 from gpudash.run import keeper, runs
 from tests import worker_double
 from tests.cli.conftest import ended, shows
-from tests.waiting import done, until
+from tests.waiting import PATIENCE_S, done, until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = ROOT / "tests" / "run" / "scripted_training.py"
 GPUDASH = [sys.executable, "-m", "gpudash"]
-WAIT_S = 120
 JOB = {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "gpu3"}
 SRUN = """#!/bin/sh
 # as Slurm's: a step of the job, in the environment of whoever calls it, with the job's variables
@@ -59,8 +58,8 @@ def programs(tmp_path, monkeypatch):
 
 
 def started(*words, **options):
-    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([*GPUDASH, "run", *words], **streams | options)
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([*GPUDASH, "run", *words], **pipes | options)
 
 
 @contextmanager
@@ -80,7 +79,7 @@ def dashboard(*words, showing="num_workers"):
         list(words[1:]),
         env=worker_double.environment(TERM="xterm-256color"),
         dimensions=(40, 120),
-        timeout=WAIT_S,
+        timeout=PATIENCE_S,
     )
     terminal.expect_exact(showing)
     return terminal
@@ -147,7 +146,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         again = f"again    {shlex.join(command)}, as scripted_training.py runs on, and "
         ended(shows(step, re.escape(again), f"prints to {printed}"))
         over.touch()
-        _, errors = job.communicate(timeout=WAIT_S)
+        _, errors = job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 3
     assert printed.read_text().startswith("training ")
     done_line, summary = errors.decode().splitlines()
@@ -163,7 +162,7 @@ def test_a_training_that_ends_under_another_dashboard_is_not_summed_up_wrongly(p
         step = dashboard("gpudash", "attach")
         (run,) = runs.living()
         os.kill(run.facts.pid, signal.SIGKILL)
-        _, errors = job.communicate(timeout=WAIT_S)
+        _, errors = job.communicate(timeout=PATIENCE_S)
         step.close(force=True)
     assert b"steps/s until gpudash attach took over" in errors.splitlines()[-1] or (
         b"no training step was seen" in errors.splitlines()[-1]  # it was attached to at once
@@ -202,7 +201,7 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
                 children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
                 until(lambda: children.read_text().strip())  # the command has been started
                 assert str(shared) not in [run.facts.cwd for run in runs.living()]
-            job.communicate(b"\n", timeout=WAIT_S)
+            job.communicate(b"\n", timeout=PATIENCE_S)
             assert job.returncode == 0
     finally:
         (shared / "train.py").unlink()
@@ -238,7 +237,7 @@ def test_attaching_traces_no_process(programs):
         until(runs.living)
         dashboard(*alone, "gpudash", "attach").close(force=True)
         over.touch()
-        job.communicate(timeout=WAIT_S)
+        job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 0
 
 

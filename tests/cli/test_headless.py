@@ -36,6 +36,7 @@ def ended(snapshot, path="run.csv", failure=None, steps_per_s=25.0, limits=None)
     return run_headless(session, Path(path))
 
 
+BROKEN = Failed(kind="error", sentence="it broke")
 TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
 
 
@@ -72,14 +73,12 @@ def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
 )
 def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
     assert lines(capsys, samples) == [clause, TRAINED]
-    failed = Failed(kind="error", sentence="it broke")
-    assert lines(capsys, samples, failed)[0] == clause
+    assert lines(capsys, samples, BROKEN)[0] == clause
 
 
 def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
     ended(Snapshot(state="finished", total_steps=30), "a\nb.csv")
-    failed = Failed(kind="error", sentence="it broke")
-    ended(Snapshot(state="failed"), "a\tb.csv", failed)
+    ended(Snapshot(state="failed"), "a\tb.csv", BROKEN)
     assert capsys.readouterr().err.splitlines() == [
         r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
         r"gpudash: it broke; recorded until then to 'a\tb.csv'",

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-import pexpect
 import pytest
 
 from tests import waiting, worker_double
@@ -88,14 +87,13 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
     assert (private / "run.csv").read_text() == "precious"
 
 
-def test_a_record_file_that_cannot_be_made_is_refused_before_a_screen_opens(tmp_path: Path) -> None:
-    (tmp_path / "run.csv").touch()
-    command = ["-m", "gpudash", "--record", "run.csv", "--live", *ON_CPU]
-    program = pexpect.spawn(sys.executable, command, cwd=str(tmp_path), timeout=120)
-    program.expect(pexpect.EOF)
-    program.close()
-    assert program.before == b"gpudash: run.csv exists; --force overwrites it\r\n"
-    assert program.exitstatus == 2
+def test_a_record_file_that_cannot_be_made_is_refused_before_a_screen_opens(
+    private: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpudash.cli.dashboard.on_terminal", lambda: True)
+    (private / "run.csv").touch()
+    said = refused("--record", "run.csv", "--live", *ON_CPU)
+    assert said == "gpudash: run.csv exists; --force overwrites it\n"
 
 
 def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(

@@ -26,11 +26,10 @@ from tests.waiting import done
     ],
 )
 @pytest.mark.parametrize("name", ["a.csv", "link"])
-def test_a_named_pipe_is_refused_in_one_line(tmp_path, monkeypatch, capsys, words, name):
-    monkeypatch.chdir(tmp_path)
-    recorded(tmp_path / "run.csv", (OFF, 20, 100))
+def test_a_named_pipe_is_refused_in_one_line(private, capsys, words, name):
+    recorded(private / "run.csv", (OFF, 20, 100))
     os.mkfifo("a.csv")
-    (tmp_path / "link").symlink_to("a.csv")
+    (private / "link").symlink_to("a.csv")
     assert main([name if word == "pipe" else word for word in words]) == 2
     assert capsys.readouterr().err == (
         f"gpudash: cannot read {name}: it is a named pipe; valid: a file\n"
@@ -38,11 +37,10 @@ def test_a_named_pipe_is_refused_in_one_line(tmp_path, monkeypatch, capsys, word
 
 
 @pytest.mark.timeout(60)
-def test_a_recording_is_read_without_a_pipe_in_the_place_of_its_json(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    recorded(tmp_path / "run.csv", (OFF, 20, 100))
-    (tmp_path / "run.jsonl").unlink()
-    (tmp_path / "run.json").unlink()
+def test_a_recording_is_read_without_a_pipe_in_the_place_of_its_json(private, capsys):
+    recorded(private / "run.csv", (OFF, 20, 100))
+    (private / "run.jsonl").unlink()
+    (private / "run.json").unlink()
     os.mkfifo("run.json")
     assert main(["export", "run.csv", "-o", "again.csv"]) == 0
     assert capsys.readouterr().err == ""
@@ -51,5 +49,4 @@ def test_a_recording_is_read_without_a_pipe_in_the_place_of_its_json(tmp_path, m
 def test_a_trace_may_come_from_another_command(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": [step(1, 0.0, 90.0)]}))
     line = f"{sys.executable} -m gpudash profile --read <(sleep 0.2; cat t.json)"
-    read = done("bash", "-c", line, cwd=tmp_path)
-    assert read.stdout.startswith("1 step traced")
+    assert done("bash", "-c", line, cwd=tmp_path).stdout.startswith("1 step traced")

@@ -23,13 +23,12 @@ from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
 from tests.cli.conftest import ended, shows
-from tests.waiting import done, until
+from tests.waiting import PATIENCE_S, done, until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
 GPUDASH = [sys.executable, "-m", "gpudash"]
 RUN = [*GPUDASH, "run"]
-WAIT_S = 120
 
 
 @pytest.fixture(autouse=True)
@@ -153,7 +152,7 @@ raise SystemExit(5)
 
 def in_terminal(words, *texts):
     """A command in a terminal that has shown these texts."""
-    return shows(pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=WAIT_S), *texts)
+    return shows(pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S), *texts)
 
 
 def test_ctrl_c_is_the_scripts_own_also_a_second_one(tmp_path):
@@ -223,7 +222,7 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, number):
     with ours:
         assert ours.stdout.readline() == b"ready\n"
         ours.send_signal(number)
-        assert ours.wait(WAIT_S) == number
+        assert ours.wait(PATIENCE_S) == number
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])

@@ -27,14 +27,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(
-    called_with_double: None,
-    tmp_path: Path,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> Run:
+def run(called_with_double: None, private: Path, capfd: pytest.CaptureFixture[str]) -> Run:
     """Call gpudash in an empty folder; return its exit code and the text of its two streams."""
-    monkeypatch.chdir(tmp_path)
 
     def call(*arguments: str) -> tuple[int, str, str]:
         return main(arguments), *capfd.readouterr()

@@ -101,9 +101,8 @@ def test_the_environments_size_and_bounds_are_those_of_the_page() -> None:
 def test_doctors_lines_are_the_pages(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        "gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)"
-    )  # of which the page says nothing
+    # of torch the page says nothing
+    monkeypatch.setattr("gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)")
     assert main(["doctor"]) == 0
     for text in (capsys.readouterr().out, PAGES[1].read_text(encoding="utf-8")):
         for name in ("machine", "shared memory", "runs"):

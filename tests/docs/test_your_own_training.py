@@ -24,7 +24,6 @@ def test_the_script_on_the_page_is_found_as_it_says(
     )
     assert ran.stdout.startswith("epoch 0: loss "), ran.stderr
     assert ran.stderr.startswith("gpudash: 20 steps, ")
-    log = (tmp_path / "run.jsonl").read_text(encoding="utf-8")
-    found = re.findall(r'"found":("[^"]*")', log)
+    found = re.findall(r'"found":("[^"]*")', (tmp_path / "run.jsonl").read_text(encoding="utf-8"))
     page = " ".join(PAGE.read_text(encoding="utf-8").split())
     assert f"`{json.loads(found[-1])}`" in page

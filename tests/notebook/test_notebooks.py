@@ -209,15 +209,15 @@ def test_a_project_with_a_module_of_this_name_keeps_it(notebook, tmp_path, first
     book.run("%unload_ext _gpudash")
 
 
-def test_in_a_kernel_of_gpudash_run_there_is_nothing_to_load(notebook, tmp_path):
+def test_where_there_is_nothing_to_load_or_no_folder_for_its_socket_a_line_says_so(
+    notebook, tmp_path
+):
     book = notebook(_GPUDASH_RUN=str(tmp_path))
     assert book.run(LOAD) == "gpudash run watches this kernel already: nothing to load\n"
-    book.run(UNLOAD)
-
-
-def test_without_a_folder_for_its_socket_a_line_says_so(notebook):
-    book = notebook()
-    book.run("import os; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'")
+    nowhere = (
+        "import os; del os.environ['_GPUDASH_RUN']; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'"
+    )
+    book.run(UNLOAD, nowhere)
     assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
     book.run(MODEL, "fit(5)")
 
