@@ -4,6 +4,7 @@ import hashlib
 import weakref
 from types import SimpleNamespace
 
+import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
@@ -12,6 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gpudash.levers import rehearsal
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import Feed, NewestCall, Root, TrainingObjects
+from gpudash.training.levers import Refusal
 
 
 def follow(module):
@@ -51,6 +53,18 @@ def levers(*modules, redirects=None, backend="aot_eager", **facts):
 
 def move(levers, **changes):
     levers.enter(levers.resolve(changes))
+
+
+def refuses(levers, why, **changes):
+    """Check that a change is refused for this reason, and moves nothing."""
+    before = levers.settings
+    with pytest.raises(Refusal, match=why):
+        move(levers, **changes)
+    assert levers.settings == before
+
+
+def offered(levers):
+    return {offer.name: offer for offer in levers.offers}
 
 
 def block(levers, **changes):

@@ -7,13 +7,13 @@ from torch import nn
 from gpudash.diagnosis.effects import EFFECTS
 from gpudash.levers.offers import UNKNOWN
 from gpudash.offers import OF_SCRIPTS
-from gpudash.training.levers import Refusal
 from tests.script.levers.scripts import (
     ConvNet,
     follow,
     found,
     levers,
     move,
+    refuses,
     teacher_and_student,
 )
 
@@ -98,9 +98,7 @@ def test_bf16_is_active_inside_the_frozen_model(trained, encoder):
 def test_one_that_was_not_called_lately_is_refused(trained, encoder):
     moved = levers(trained, frozen=(encoder,))
     encoder.newest = None
-    with pytest.raises(Refusal, match="not called"):
-        move(moved, frozen_precision="bf16")
-    assert moved.settings["frozen_precision"] == "fp32"
+    refuses(moved, "not called", frozen_precision="bf16")
 
 
 def test_another_frozen_model_puts_their_levers_back_and_no_others(trained, encoder):

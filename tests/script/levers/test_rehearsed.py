@@ -2,10 +2,10 @@
 
 import copy
 import io
-import itertools
 import pickle
 import random
 import weakref
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,6 +21,8 @@ from tests.script.levers.scripts import (
     found,
     levers,
     move,
+    offered,
+    refuses,
     stepped,
 )
 
@@ -61,8 +63,7 @@ def test_bf16_is_active_inside_the_model_only():
     training, moved = stepped()
     move(moved, precision="bf16")
     outputs = training.model(torch.randn(2, 3, 8, 8))
-    assert training.model.seen[0] == torch.bfloat16
-    assert outputs.dtype == torch.float32
+    assert (training.model.seen[0], outputs.dtype) == (torch.bfloat16, torch.float32)
     assert not torch.is_autocast_enabled("cpu")
 
 
@@ -150,34 +151,35 @@ def test_compile_keeps_no_model_alive():
 
 def test_the_limit_of_recompilations_is_the_scripts_own_again():
     _training, moved = stepped()
-    own = torch._dynamo.config.recompile_limit
+    config, own = torch._dynamo.config, torch._dynamo.config.recompile_limit
     move(moved, compile="on")
-    assert torch._dynamo.config.recompile_limit > own
+    assert config.recompile_limit > own
     moved.restore()
-    assert torch._dynamo.config.recompile_limit == own
+    assert config.recompile_limit == own
 
 
 class _Viewing(ConvNet):
     flatten = staticmethod(by_view)
 
 
-def test_a_failing_rehearsal_refuses_the_lever_and_changes_no_bit():
-    training, moved = stepped(3, _Viewing)
-    with pytest.raises(Refusal, match="RuntimeError: view size is not compatible"):
-        move(moved, channels_last="on")
-    assert moved.settings["channels_last"] == "off"
-    assert training.step(3).digest == plain(6, model=_Viewing).digest
+class _Inside(ConvNet):
+    def forward(self, images):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(images).float()
 
 
-def test_a_model_that_cannot_be_compiled_is_refused():
-    def broken(graph, inputs):
-        raise ValueError("not me")
+BROKEN = [
+    (_Viewing, {"channels_last": "on"}, "RuntimeError: view size is not compatible"),
+    (ConvNet, {"compile": "on"}, "not me"),
+    (_Inside, {"precision": "bf16"}, "an autocast is active already"),
+]
 
-    training = Training()
-    moved = training.step().levers(backend=broken)
-    with pytest.raises(Refusal, match="not me"):
-        move(moved, compile="on")
-    assert training.step(2).digest == plain(3).digest
+
+@pytest.mark.parametrize(("model", "change", "why"), BROKEN, ids=lambda one: str(one)[:30])
+def test_a_failing_rehearsal_refuses_the_lever_and_changes_no_bit(model, change, why):
+    training = Training(model).step(3)
+    refuses(training.levers(backend=Mock(side_effect=ValueError("not me"))), why, **change)
+    assert training.step(3).digest == plain(6, model=model).digest
 
 
 def test_a_rehearsal_changes_no_random_numbers_and_no_gradients():
@@ -237,9 +239,7 @@ def test_a_combination_is_rehearsed_once_and_keeps_no_batch():
 
 def test_without_a_call_to_rehearse_a_lever_is_refused():
     moved = levers(nn.Linear(2, 2))
-    with pytest.raises(Refusal, match="the model was not called in the newest step"):
-        move(moved, precision="bf16")
-    assert moved.settings["precision"] == "fp32"
+    refuses(moved, "the model was not called in the newest step", precision="bf16")
 
 
 def test_all_levers_work_together():
@@ -252,10 +252,9 @@ def test_all_levers_work_together():
 def test_a_new_model_begins_with_the_scripts_settings():
     (training, moved), other = stepped(), Training()
     move(moved, channels_last="on", fused_optimizer="single")
-    moved.update(found(training.root, optimizers=[training.optimizer]))
-    assert moved.settings["channels_last"] == "on"
-    moved.update(found(other.root, optimizers=[other.optimizer]))
-    assert moved.settings["channels_last"] == "off"
+    for one, value in ((training, "on"), (other, "off")):
+        moved.update(found(one.root, optimizers=[one.optimizer]))
+        assert moved.settings["channels_last"] == value
     assert training.model.conv.weight.is_contiguous()
     assert training.root.around is None
     assert training.optimizer.param_groups[0]["foreach"] is None
@@ -263,37 +262,17 @@ def test_a_new_model_begins_with_the_scripts_settings():
 
 def test_while_a_graph_is_captured_nothing_is_moved(monkeypatch):
     _training, moved = stepped()
-    wanted = moved.resolve({"precision": "bf16"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
-    with pytest.raises(Refusal, match="a CUDA graph is being captured"):
-        moved.enter(wanted)
-    assert moved.settings["precision"] == "fp32"
+    refuses(moved, "a CUDA graph is being captured", precision="bf16")
 
 
 def test_bf16_is_refused_inside_an_autocast_of_the_scripts():
     training = Training()
-    assert "bf16" not in _choices(training.levers(scaler=True))
+    assert "bf16" not in offered(training.levers(scaler=True))["precision"].choices
     training.root.autocast = torch.float16
-    moved = training.levers()
-    with pytest.raises(Refusal, match="precision=bf16: an autocast is active already"):
-        moved.resolve({"precision": "bf16"})
-
-
-def _choices(moved):
-    return next(offer.choices for offer in moved.offers if offer.name == "precision")
-
-
-def test_bf16_is_refused_where_the_model_has_an_autocast_inside():
-    class Inside(ConvNet):
-        def forward(self, images):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                return super().forward(images).float()
-
-    training, moved = stepped(2, Inside)
-    with pytest.raises(Refusal, match="an autocast is active already"):
-        move(moved, precision="bf16")
-    assert training.step(2).digest == plain(4, model=Inside).digest
+    why = "precision=bf16: an autocast is active already"
+    refuses(training.levers(), why, precision="bf16")
 
 
 @pytest.mark.parametrize(
@@ -317,24 +296,22 @@ def test_bf16_is_refused_where_the_model_has_an_autocast_inside():
 )
 def test_refusals_name_their_reason(make, name, why):
     model = make()
-    offers = (model.levers() if isinstance(model, Training) else levers(model)).offers
-    assert why in next(offer.refusal for offer in offers if offer.name == name)
+    moved = model.levers() if isinstance(model, Training) else levers(model)
+    assert why in offered(moved)[name].refusal
 
 
 def test_with_graphs_every_lever_is_refused():
-    levers = Training().levers(graphs=True)
-    offers = [offer for offer in levers.offers if offer.name != "batch_size"]
-    assert {offer.refusal for offer in offers} == {"the script replays its steps as CUDA graphs"}
+    offers = offered(Training().levers(graphs=True))
+    said = {offer.refusal for name, offer in offers.items() if name != "batch_size"}
+    assert said == {"the script replays its steps as CUDA graphs"}
 
 
 def test_with_several_ranks_unsafe_levers_are_refused():
     training = Training()
-    moved = training.step().levers(world_size=2)
-    offers = {offer.name: offer.refusal or "" for offer in moved.offers}
-    assert "each rank would compile for itself" in offers["compile"]
-    assert "exchange gradients in the order" in offers["channels_last"]
-    assert not offers["precision"]
-    assert not offers["fused_optimizer"]
+    offers = offered(training.step().levers(world_size=2))
+    assert "each rank would compile for itself" in offers["compile"].refusal
+    assert "exchange gradients in the order" in offers["channels_last"].refusal
+    assert (offers["precision"].refusal, offers["fused_optimizer"].refusal) == (None, None)
 
 
 class Averaged(nn.Linear):
@@ -359,8 +336,7 @@ def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_
     model = Averaged(4, 4)
     moved = levers(model, world_size=2)
     model(torch.randn(2, 4))
-    with pytest.raises(Refusal, match="the model's forward pass waits for other ranks"):
-        move(moved, precision="bf16")
+    refuses(moved, "the model's forward pass waits for other ranks", precision="bf16")
 
 
 def test_a_model_in_ddp_is_rehearsed_without_its_wrapper(alone_in_a_group):
@@ -390,8 +366,8 @@ def test_bad_values_are_refused_with_the_valid_ones(changes, says):
 
 
 def test_levers_that_change_numerics_are_marked():
-    offers = {offer.name: offer.numerics for offer in Training().levers().offers}
-    changing = {name for name, numerics in offers.items() if numerics}
+    offers = offered(Training().levers()).items()
+    changing = {name for name, offer in offers if offer.numerics}
     assert changing == {"precision", "channels_last", "compile", "fused_optimizer"}
 
 
@@ -444,8 +420,7 @@ def test_several_models_are_rehearsed_each(change):
 def test_one_model_that_breaks_keeps_the_lever_from_all():
     other = Gan(by_view).step().step()
     gan = Gan(by_view).step()
-    with pytest.raises(Refusal, match="view size is not compatible"):
-        move(gan.levers(), channels_last="on")
+    refuses(gan.levers(), "view size is not compatible", channels_last="on")
     assert gan.step().losses == other.losses
 
 
@@ -491,8 +466,7 @@ def test_tracing_a_model_sees_it_without_levers(change):
 
 def test_weights_that_other_processes_share_stay_where_they_are():
     model = nn.Conv2d(3, 4, 3).share_memory()
-    with pytest.raises(Refusal, match="other processes share the weights' memory"):
-        move(levers(model), channels_last="on")
+    refuses(levers(model), "other processes share the weights' memory", channels_last="on")
 
 
 def test_values_are_timed_on_the_newest_batch_and_leave_nothing():
@@ -506,23 +480,16 @@ def test_values_are_timed_on_the_newest_batch_and_leave_nothing():
 
 
 def test_a_value_that_fails_is_not_timed_and_leaves_nothing():
-    class Viewing(ConvNet):
-        flatten = staticmethod(by_view)  # fails on channels_last
-
-    training, timed = stepped(2, Viewing)
+    training, timed = stepped(2, _Viewing)  # fails on channels_last
     assert {one.lever for one in timed.timings()} == {"precision"}
-    assert training.step(2).digest == plain(4, model=Viewing).digest
+    assert training.step(2).digest == plain(4, model=_Viewing).digest
 
 
 @pytest.mark.parametrize("call", [3, 12, 22])  # of the own values, and of two that are tried
 def test_ctrl_c_while_values_are_timed_leaves_nothing(call):
-    (training, timed), calls = stepped(2), itertools.count(1)
+    training, timed = stepped(2)
     before = timed.settings
-
-    def interrupted(*_):
-        if next(calls) == call:
-            raise KeyboardInterrupt
-
+    interrupted = Mock(side_effect=[None] * (call - 1) + [KeyboardInterrupt])
     hook = training.model.register_forward_pre_hook(interrupted)
     with pytest.raises(KeyboardInterrupt):
         timed.timings()

@@ -10,8 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from gpudash.levers import shared_memory
 from gpudash.levers.training_objects import Feed
 from gpudash.script.discovery import found_line
-from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import found, levers, move
+from tests.script.levers.scripts import found, levers, offered, refuses
 
 MIB = 1 << 20
 
@@ -30,10 +29,14 @@ def training(batch_mib, **options):
     return facts._replace(feed=Feed(loader, iter(loader), batch_mib * MIB)), loader
 
 
-def most(facts, name):
+def on(facts):
     moved = levers()
     moved.update(facts)
-    return next(offer.maximum for offer in moved.offers if offer.name == name)
+    return moved
+
+
+def most(facts, name):
+    return offered(on(facts))[name].maximum
 
 
 @pytest.mark.parametrize(
@@ -61,28 +64,21 @@ def test_the_scripts_own_number_stays_possible():
 
 def test_more_are_refused_before_a_worker_dies_of_a_bus_error():
     facts, loader = training(12)
-    moved = levers()
-    moved.update(facts)
-    with pytest.raises(Refusal, match=r"from 0 to 2 \(/dev/shm has no room for more batches\)"):
-        move(moved, num_workers="4")
+    why = r"from 0 to 2 \(/dev/shm has no room for more batches\)"
+    refuses(on(facts), why, num_workers="4")
     assert loader.num_workers == 0
 
 
 def test_a_worker_whose_batches_do_not_fit_is_not_offered():
     facts, _ = training(40)
-    moved = levers()
-    moved.update(facts)
-    with pytest.raises(Refusal, match="/dev/shm is too small for the batches of a worker"):
-        move(moved, num_workers="1")
+    refuses(on(facts), "/dev/shm is too small for the batches of a worker", num_workers="1")
 
 
 def test_two_values_that_fit_each_by_itself_are_refused_together():
     facts, loader = training(4)
-    moved = levers()
-    moved.update(facts)
-    with pytest.raises(Refusal, match="/dev/shm is too small for 50 batches: 16 fit"):
-        move(moved, num_workers="7", prefetch_factor="7")
-    assert (loader.num_workers, moved.settings["prefetch_factor"]) == (0, "2")
+    why = "/dev/shm is too small for 50 batches: 16 fit"
+    refuses(on(facts), why, num_workers="7", prefetch_factor="7")
+    assert loader.num_workers == 0
 
 
 def test_shared_memory_without_a_limit_holds_everything(monkeypatch):
