@@ -257,7 +257,7 @@ async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
     await d.show(changed(comparing(), blocks=blocks))
     assert len(hues(d) - plain) == 1  # of B: A has the usual one
     region = d.app.main_screen.query_one("#throughput").region
-    band = d.lines()[region.bottom - 3][region.x : region.right]
+    band = d.lines()[region.bottom - 2][region.x : region.right]
     assert all(sides in band for sides in ("A/B", "AA", "BB"))
 
 
