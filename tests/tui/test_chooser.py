@@ -4,14 +4,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
 from textual import events
 from textual.app import App
 
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import LeverOffer
 from gpudash.tui import app
-from gpudash.tui.cells import bar_of
 from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from tests.tui.comparisons import compared
@@ -107,13 +105,6 @@ def test_a_training_without_samples_is_shown_in_steps_per_s():
     assert rate_unit([changed(row(1, 10.0), samples_per_s=None)]) == "steps/s"
     assert rate_unit([row(1, 10.0)]) == "samples/s"
     assert rate_unit([]) == "samples/s"
-
-
-@pytest.mark.parametrize(
-    ("share", "drawn"), [(0, "    "), (1, "████"), (0.5, "██  "), (0.4, "█▋  ")]
-)
-def test_bars_are_drawn_to_an_eighth_of_a_cell(share, drawn):
-    assert bar_of(share, 4).ljust(4) == drawn
 
 
 # ── what is estimated to fit ────────────────────────────────────────────────────────────

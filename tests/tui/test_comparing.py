@@ -112,18 +112,14 @@ async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_b
     assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
-async def test_a_comparison_that_is_over_when_it_first_shows_is_not_waited_for(d):
-    await d.press("a")
-    await d.show(CONCLUDED)
-    await d.press("a")
-    assert d.engine.calls_of("end_comparison") == []
-    assert len(d.engine.calls_of("compare")) == 2
-
-
-async def test_a_just_after_another_key_compares_what_that_key_asked_for(d):
+async def test_a_compares_what_the_key_before_it_asked_for_and_waits_for_none_that_is_over(d):
     d.choose("pipelined")
     await d.press("p", "a")
     assert d.engine.calls_of("compare") == [(Question(lever="pipelined", a="off", b="on"),)]
+    await d.show(CONCLUDED)  # it is over when it first shows
+    await d.press("a")
+    assert d.engine.calls_of("end_comparison") == []
+    assert len(d.engine.calls_of("compare")) == 2
 
 
 @showing(comparing())
@@ -139,18 +135,19 @@ async def test_a_key_that_changes_no_lever_works_during_a_comparison_and_a_resta
     await d.is_refused("a", why="an A/B needs a running training; it is starting")
 
 
-@pytest.mark.parametrize(
-    ("pairs", "becomes"), [(21, "the ledger keeps its verdict"), (3, "too few pairs for a verdict")]
-)
-async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(pairs, becomes):
-    async with dashboard(snapshot=comparing(pairs)) as d:
+async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(d):
+    for pairs, becomes in (
+        (21, "the ledger keeps its verdict"),
+        (3, "too few pairs for a verdict"),
+    ):
+        await d.show(comparing(pairs))
         await d.press("w")
         assert f"the A/B of pipelined ends after {pairs} of 40 pairs:" in d.text()
         assert becomes in d.text()
         await d.press("escape")
-        await d.show(training())
-        await d.press("w")
-        assert "the A/B of" not in d.text()
+    await d.show(training())
+    await d.press("w")
+    assert "the A/B of" not in d.text()
 
 
 @showing(changed(comparing(), can=ABLE))

@@ -81,12 +81,72 @@ def test_without_an_interval_the_axis_is_short():
 # ── what is shown of a comparison ───────────────────────────────────────────────────────
 
 
-def test_too_few_pairs_show_no_interval():
-    for pairs in (0, 1, 2, 3, 4):
-        lines = text_of(comparison_rows(compared(pairs), 118, 8))
-        assert f"{pairs} pair{'s' * (pairs != 1)}: too few for an interval" in lines[1]
-        assert "●" not in "".join(lines)
-        assert "+" not in "".join(lines)
+SPENT = EnergyFound(
+    per="sample",
+    pairs=16,
+    joules=(1.25, 1.125),
+    within=(0.0125, 0.0125),
+    pairs_j=(),
+    change=-0.1,
+    low=-0.11,
+    high=-0.09,
+    confidence=0.95,
+    sensor=0.05,
+)
+BATCHES = {"lever": "batch_size", "a": "8", "b": "64"}
+RATES = {"steps_per_s": (281.0, 80.3), "samples_per_s": (2248.0, 5139.2)}
+WHY = "out of memory with batch_size=4096: went back to batch_size=8 \x1b[31m"
+CONTROL = "control (the same setting twice)"
+
+
+def judged(**values):
+    return compared(40, verdict=VERDICT, samples_per_s=(2216.0, 2360.0), gpus=1, **values)
+
+
+@pytest.mark.parametrize(
+    ("what", "shown", "price", "said", "hidden"),
+    [
+        *(("too few pairs show no interval", compared(pairs), None,
+           [f"{pairs} pair{'s' * (pairs != 1)}: too few for an interval"], ["●", "+"])
+          for pairs in range(5)),
+        ("a wild interval is not spelled out",
+         compared(5, change=0.105, low=-1.0, high=15070.477), None, ["[-100.0, > +999]"], []),
+        *((f"the control is shown: {said}", compared(check_passed=passed), None,
+           [f"{CONTROL} {said}"], [])
+          for passed, said in
+          [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs about 12 more")]),
+        *((f"it lacks {missing} pairs", compared(len(blocks) // 2, blocks=blocks), None,
+           [f"needs about {missing} more pairs"], [])
+          for blocks, missing in [("ABAB", 12), ("ABBAABAB", 9), (3 * "ABBA", 3)]),
+        ("rates of two batch sizes are those that the change is of", compared(**BATCHES, **RATES),
+         None, ["batch_size=8 2,248 batch_size=64 5,139 samples/s"], []),
+        ("without a verdict it says why and what it knew", compared(failure=WHY), None,
+         ["✗ no verdict: out of memory with batch_size=4096", "pipelined=off so far +6.0 %"],
+         ["\x1b"]),
+        ("and early the reason alone", compared(0, failure="it ended"), None,
+         ["✗ no verdict: it ended"], ["so far"]),
+        ("below a verdict are the joules of a sample", judged(energy=SPENT), None,
+         ["energy of a sample: on 1.250 ± 0.013 J, off 1.125 ± 0.013 J",
+          "the sensor may be off by 5 %"], []),
+        ("and what it saves at the user's price", judged(), 2.75,
+         ["at 2.75 an hour for a GPU, a million samples cost 0.345 with on and 0.324",
+          "off saves"], []),
+        ("joules that are not known say why",
+         judged(why_no_energy="the energy counter was not read all the time"), None,
+         ["energy is not known: the energy counter was not read all the time"], []),
+        ("nobody who asks for neither sees either", judged(), None, [], ["energy", "hour"]),
+    ],
+)  # fmt: skip
+def test_the_tab_says(what, shown, price, said, hidden):
+    rows = text_of(comparison_rows(shown, 118, 20 if shown.verdict else 8, price))
+    text = " ".join(" ".join(rows).split())
+    assert all(words in text for words in said), (what, text)
+    assert not any(words in text for words in hidden), (what, text)
+
+
+def test_joules_and_money_give_way_to_the_verdict():
+    rows = [text_of(comparison_rows(judged(energy=one), 110, 4, 2.75)) for one in (SPENT, None)]
+    assert rows[0] == rows[1]
 
 
 def test_intervals_close_in_down_to_the_newest():
@@ -98,11 +158,6 @@ def test_intervals_close_in_down_to_the_newest():
     assert drawn[-1].split()[:2] == ["9", "pairs"]
     assert "so far pipelined=off +6.0 % [+5.0, +8.0]  " in lines[-2]
     assert "  pipelined=on 277.0  pipelined=off 295.0 steps/s" in lines[-2]
-
-
-def test_a_wild_interval_is_not_spelled_out():
-    wild = compared(5, change=0.105, low=-1.0, high=15070.477)
-    assert "[-100.0, > +999]" in "".join(text_of(comparison_rows(wild, 118, 8)))
 
 
 def test_the_blocks_stand_in_their_order_in_the_inks_of_their_sides():
@@ -118,21 +173,6 @@ def test_the_newest_blocks_are_in_sight_where_there_is_no_room_for_all():
     assert len(line) <= 60
     assert "ABBA   A on   B off" in line
     assert "…" in line
-
-
-@pytest.mark.parametrize(
-    ("passed", "said"),
-    [(True, "✓ passed so far"), (False, "✗ failed so far"), (None, "needs about 12 more")],
-)
-def test_the_control_is_shown_while_the_ab_runs(passed, said):
-    lines = text_of(comparison_rows(compared(check_passed=passed), 118, 8))
-    assert f"control (the same setting twice) {said}" in lines[-1]
-
-
-@pytest.mark.parametrize(("blocks", "missing"), [("ABAB", 12), ("ABBAABAB", 9), (3 * "ABBA", 3)])
-def test_the_control_names_the_pairs_that_it_lacks(blocks, missing):
-    shown = compared(len(blocks) // 2, blocks=blocks)
-    assert f"needs about {missing} more pairs" in text_of(comparison_rows(shown, 118, 8))[-1]
 
 
 def began(*begins_s):
@@ -180,24 +220,6 @@ def test_only_an_interval_that_excludes_0_is_proven():
     assert not compared(40).proven  # still running
 
 
-def test_the_rates_of_two_batch_sizes_are_those_that_the_change_is_of():
-    rates = {"steps_per_s": (281.0, 80.3), "samples_per_s": (2248.0, 5139.2)}
-    shown = compared(lever="batch_size", a="8", b="64", **rates)
-    text = "".join(text_of(comparison_rows(shown, 118, 8)))
-    assert "batch_size=8 2,248  batch_size=64 5,139 samples/s" in text
-
-
-def test_a_comparison_without_a_verdict_says_why_and_what_it_knew():
-    why = "out of memory with batch_size=4096: went back to batch_size=8 \x1b[31m"
-    text = "\n".join(text_of(comparison_rows(compared(failure=why), 118, 8)))
-    assert "✗ no verdict: out of memory with batch_size=4096" in text
-    assert "pipelined=off so far +6.0 %" in text
-    assert "\x1b" not in text
-    early = "\n".join(text_of(comparison_rows(compared(0, failure="it ended"), 118, 8)))
-    assert early.startswith(" ✗ no verdict: it ended")
-    assert "so far" not in early
-
-
 def test_of_a_comparison_that_measured_nothing_the_reason_stands_alone():
     neither = (None, None)
     shown = compared(0, failure="it ended", steps_per_s=neither, host_ms=neither)
@@ -220,47 +242,3 @@ def test_an_axis_never_promises_a_loss_of_more_than_everything(high):
     axis = axis_of([(-0.95, -0.1, high)])
     assert axis.left == -1.0
     assert all(int(label) >= -100 for label in re.findall(r"-\d+", axis.labels(150)))
-
-
-# ── joules and money ────────────────────────────────────────────────────────────────────
-
-SPENT = EnergyFound(
-    per="sample",
-    pairs=16,
-    joules=(1.25, 1.125),
-    within=(0.0125, 0.0125),
-    pairs_j=(),
-    change=-0.1,
-    low=-0.11,
-    high=-0.09,
-    confidence=0.95,
-    sensor=0.05,
-)
-
-
-def below_verdict(height=20, price=None, **values):
-    shown = compared(40, verdict=VERDICT, samples_per_s=(2216.0, 2360.0), gpus=1, **values)
-    return " ".join(" ".join(text_of(comparison_rows(shown, 110, height, price))).split())
-
-
-def test_below_a_verdict_are_the_joules_of_a_sample_with_their_uncertainty_and_the_sensors():
-    text = below_verdict(energy=SPENT)
-    assert "energy of a sample: on 1.250 ± 0.013 J, off 1.125 ± 0.013 J" in text
-    assert "the sensor may be off by 5 %" in text
-
-
-def test_below_a_verdict_is_what_it_saves_at_the_users_price():
-    text = below_verdict(price=2.75)
-    assert "at 2.75 an hour for a GPU, a million samples cost 0.345 with on and 0.324" in text
-    assert "off saves" in text
-
-
-def test_joules_that_were_asked_for_and_are_not_known_say_why():
-    text = below_verdict(why_no_energy="the energy counter was not read all the time")
-    assert "energy is not known: the energy counter was not read all the time" in text
-
-
-def test_nobody_who_asks_for_neither_sees_either_and_both_give_way_to_the_verdict():
-    assert "energy" not in below_verdict()
-    assert "hour" not in below_verdict()
-    assert below_verdict(4, 2.75, energy=SPENT) == below_verdict(4)
