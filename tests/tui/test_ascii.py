@@ -60,10 +60,10 @@ async def test_nothing_on_the_screen_is_unicode():
 async def test_a_key_without_a_sign_in_ascii_is_named_not_shown_as_another_key():
     app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
     async with app.run_test(size=(120, 100)) as pilot:
+        assert any("enter values" in strip.text for strip in strips_of(app))
         await pilot.press("question_mark")
         await pilot.pause()
         rows = [strip.text for strip in strips_of(app)]
-        assert any("enter values" in row for row in rows)
         assert any("down  Next lever, row or line" in row for row in rows)
         assert not any("v  Next lever" in row or "E  Choose" in row for row in rows)
 
