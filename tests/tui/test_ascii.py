@@ -7,13 +7,10 @@ from rich.cells import cell_len
 
 from gpudash.ascii import as_ascii
 from gpudash.cli.main import main, parse
-from gpudash.protocol.commands import Plan
 from gpudash.tui import inks
-from gpudash.tui.app import Dashboard
 from gpudash.tui.widgets import panel
 from gpudash.tui.widgets.painted import in_place
-from tests.tui.driving import strips_of
-from tests.tui.fake_engine import FakeEngine
+from tests.tui.driving import showing
 
 
 @given(st.text())
@@ -45,27 +42,19 @@ def test_focus_and_textures_are_told_apart():
     assert not {*map(as_ascii, panel.THIN)} & {*map(as_ascii, panel.HEAVY)}
 
 
-async def test_nothing_on_the_screen_is_unicode():
-    app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause()
-        for keys in ((), ("question_mark",), ("escape", "ctrl+p")):
-            await pilot.press(*keys)
-            await pilot.pause()
-            rows = [strip.text for strip in strips_of(app)]
-            assert any(row.strip() for row in rows)
-            assert all(row.isascii() for row in rows)
-
-
-async def test_a_key_without_a_sign_in_ascii_is_named_not_shown_as_another_key():
-    app = Dashboard(FakeEngine, Plan(workload="encdec", settings={}), ascii_only=True)
-    async with app.run_test(size=(120, 100)) as pilot:
-        assert any("enter values" in strip.text for strip in strips_of(app))
-        await pilot.press("question_mark")
-        await pilot.pause()
-        rows = [strip.text for strip in strips_of(app)]
-        assert any("down  Next lever, row or line" in row for row in rows)
-        assert not any("v  Next lever" in row or "E  Choose" in row for row in rows)
+@showing(ascii_only=True, size=(120, 100))
+async def test_nothing_on_the_screen_is_unicode_and_no_key_is_named_as_another_one(d):
+    for keys, named in (
+        ((), "enter values"),
+        (("question_mark",), "down  Next lever, row or line"),
+        (("escape", "ctrl+p"), ""),
+    ):
+        await d.press(*keys)
+        assert any(line.strip() for line in d.lines())
+        assert d.text().isascii()
+        assert named in d.text()
+        assert "v  Next lever" not in d.text()
+        assert "E  Choose" not in d.text()
 
 
 @pytest.mark.parametrize(("encoding", "expected"), [("UTF-8", False), ("ANSI_X3.4-1968", True)])

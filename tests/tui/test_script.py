@@ -7,7 +7,6 @@ import pytest
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
 from gpudash.tui.panels import View
-from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey, AskText
 from gpudash.tui.screens.recipe import TakeHome
 from tests.diagnosis.trainings import ask
@@ -108,6 +107,7 @@ async def test_before_the_numbers_change_the_user_is_asked_once(keys, d):
     await d.press(*keys, "y")
     assert d.engine.requests == 1
     if d.app.control.comparing:
+        assert d.app.main_screen.pane.tab == "ab"
         await d.press("a")  # ends it: no lever can be changed during an A/B
     await d.press("1")
     d.choose("compile")
@@ -353,14 +353,6 @@ async def test_no_size_raises(d):
         for key in ("5", "v", "v", "q", "escape", "1", "right"):
             await d.press(key)
         assert len(d.lines()) == size[1]
-
-
-@showing(scripts.training())
-async def test_a_choice_of_an_offer_can_be_made(d):
-    await d.press("enter")
-    assert isinstance(d.app.screen, Chooser)
-    await d.press("down", "down", "enter", "y")
-    assert d.engine.calls_of("change") == [({"precision": "bf16"},)]
 
 
 # ── what is in sight first ──────────────────────────────────────────────────────────────

@@ -50,11 +50,8 @@ def test_no_more_workers_and_batches_ahead_are_offered_than_fit(batch_mib, worke
 
 def test_a_number_that_may_be_neither_less_nor_more_has_both_reasons():
     facts, _ = training(12, num_workers=1, persistent_workers=True)
-    moved = levers()
-    moved.update(facts)
     reasons = "persistent_workers=True needs loader workers, /dev/shm has no room for more batches"
-    with pytest.raises(Refusal, match=rf"from 1 to 2 \({reasons}\)"):
-        move(moved, num_workers="0")
+    refuses(on(facts), rf"from 1 to 2 \({reasons}\)", num_workers="0")
 
 
 def test_the_scripts_own_number_stays_possible():
