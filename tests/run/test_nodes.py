@@ -7,7 +7,6 @@ import select
 import socket
 import subprocess
 import time
-from contextlib import closing
 
 import msgspec
 import pytest
@@ -62,6 +61,19 @@ def here(place):
     here = Here(place)
     yield here
     here.processes.close()
+
+
+def peers(place, pid):
+    """Return a socket that listens as a process of this number would."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(place.socket(pid)))
+    listening.listen()
+    return listening
+
+
+def enveloped(body, seq=0, at_s=0.0):
+    said = Envelope(source="training", seq=seq, sent_s=at_s, body=body)
+    return msgspec.json.encode(said) + b"\n"
 
 
 class Here:
@@ -147,8 +159,8 @@ def node(here):
 def connected(here, **options):
     clock_s = options.pop("clock_s", time.monotonic)
     peer = Peer(here, clock_s)
-    challenge, said = peer.prove(**options)
-    assert node_protocol.is_valid_welcome(TOKEN, challenge, said, peer.receive(Welcome))
+    proven = peer.prove(**options)
+    assert node_protocol.is_valid_welcome(TOKEN, *proven, peer.receive(Welcome))
     return peer
 
 
@@ -174,10 +186,14 @@ def test_a_nodes_messages_join_the_local_ones(here, node):
     assert here.sentence_with("node gpu2 is connected; clocks within ")
 
 
-def test_a_command_reaches_the_process_that_it_is_for(here, node):
+def changes_precision(here, node):
     node.send(Hello(), rank=0)
     here.knows()
     assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
+
+
+def test_a_command_reaches_the_process_that_it_is_for(here, node):
+    changes_precision(here, node)
     process, _, command = node.receive().partition(b" ")
     assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
 
@@ -213,9 +229,7 @@ def test_a_node_that_sends_no_stacks_delays_no_other(here, node, monkeypatch):
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
-    node.send(Hello(), rank=0)
-    here.knows()
-    here.processes.send(Change(id=3, settings={"precision": "bf16"}))
+    changes_precision(here, node)
     node.hang_up()
     assert here.first(Refused).answers == (3,)
 
@@ -226,8 +240,7 @@ def test_times_are_converted_to_the_local_clock(here):
     before_s = time.monotonic()
     peer.send(Hello())
     step = Step(step=1, segment=0, samples=None, finished_s=peer.clock_s(), step_ms=2.0)
-    messages = Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None)
-    peer.send(messages)
+    peer.send(Progress(until_s=peer.clock_s(), steps=(step,), total_steps=1, total_samples=None))
     arrived = here.first(Progress)
     within_s = here.nodes._nodes[0].difference.within_s
     after_s = time.monotonic()
@@ -264,8 +277,7 @@ def test_a_nodes_readings_of_rank_0_are_no_repeats_of_local_ones(here, node):
     node.send(Hello(), rank=0)
     here.knows()
     node.send_line(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
-    envelope = here.envelope(HostReading)
-    assert normaliser.take(envelope) is not None
+    assert normaliser.take(here.envelope(HostReading)) is not None
 
 
 def test_a_node_of_the_local_name_gets_another_name(here):
@@ -297,8 +309,7 @@ def test_a_lost_node_is_reported_once_however_many_ranks_it_has(here, node):
     here.until(lambda: len(here.processes._members) == 8)
     node.hang_up()
     here.sentence_with("node gpu2 is lost: it has hung up; its training goes on unwatched")
-    assert here.processes.parted_s is not None
-    assert not here.processes._gone
+    assert (here.processes.parted_s is None, bool(here.processes._gone)) == (False, False)
 
 
 def test_a_node_whose_command_ends_says_how(here, node):
@@ -359,10 +370,7 @@ def test_a_job_restarted_without_a_node_is_watched_though_its_port_is_new(here, 
     here.first(Timed)
     assert [node.receive(), node.receive()] == [b"412 \n", b"413 \n"]  # those of before are let go
     assert list(here.processes._ranks) == [0]
-    assert (
-        here.sentence_with("rank 0 began again")
-        == "rank 0 began again: training process 99 follows 412"
-    )
+    here.sentence_with("rank 0 began again: training process 99 follows 412")
     here.sentence_with("training process 413 (rank 1) on gpu2 has ended")
     assert not [one for one in here.sentences if "another job" in one]
 
@@ -412,14 +420,11 @@ def test_a_rank_that_is_taken_is_refused_and_its_process_disconnected(here, node
 def test_a_local_rank_that_another_node_has_already_is_reported(here, node, place):
     node.send(Hello(), rank=0)
     here.until(lambda: here.processes._members)
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place.socket(os.getpid())))
-        listening.listen()
+    with peers(place, os.getpid()) as listening:
         here.until(lambda: select.select([listening], [], [], 0)[0])
         connection, _ = listening.accept()
         with connection:
-            hello = Envelope(source="training", seq=0, sent_s=0.0, body=Hello())
-            connection.sendall(msgspec.json.encode(hello) + b"\n")
+            connection.sendall(enveloped(Hello()))
             words = "rank 0 is on gpu2 already; the one here is shown as rank 1"
             assert here.sentence_with("rank 0 ") == words
 
@@ -486,9 +491,7 @@ def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_it
     here, place, monkeypatch
 ):
     monkeypatch.setattr("gpudash.run.training_processes.peer", lambda _connection: 0)
-    with subprocess.Popen(["sleep", "60"]) as bystander, socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place.socket(bystander.pid)))
-        listening.listen()
+    with subprocess.Popen(["sleep", "60"]) as bystander, peers(place, bystander.pid):
         (member,) = here.until(lambda: here.processes._members)
         member.rank, here.processes._ranks[0] = 0, member
         here.processes.ask_for_stacks(Stacks(id=4))
@@ -498,16 +501,12 @@ def test_a_process_counted_in_another_namespace_is_never_taken_for_the_one_of_it
 
 
 def test_a_process_that_counts_itself_in_a_container_has_the_number_that_it_has_here(here, place):
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(place.socket(7)))
-        listening.listen()
+    with peers(place, 7) as listening:
         here.until(lambda: here.processes._members)
         process, _ = listening.accept()
-        with closing(process):
+        with process:
             begun = in_process(started(time.monotonic()), pid=7)
-            for seq, body in enumerate((Hello(pid=7), begun)):
-                said = Envelope(source="training", seq=seq, sent_s=begun.at_s, body=body)
-                process.sendall(msgspec.json.encode(said) + b"\n")
+            process.sendall(enveloped(Hello(pid=7)) + enveloped(begun, 1, begun.at_s))
             assert here.first("started").process.pid == os.getpid()
 
 
@@ -591,14 +590,10 @@ def test_an_answer_counts_that_arrived_before_a_crowd(here):
 # ── the address ─────────────────────────────────────────────────────────────────────────
 
 
-def test_a_port_that_is_taken_is_refused(here):
-    with pytest.raises(UsageError, match=f"cannot listen on {here.nodes.address}: Address already"):
-        Nodes(here.nodes.address, TOKEN)
-
-
-def test_a_host_that_is_unknown_is_refused():
-    with pytest.raises(UsageError, match=r"cannot listen on no-such-host\.invalid:7070: "):
-        Nodes(Address("no-such-host.invalid", 7070), TOKEN)
+def test_a_port_that_is_taken_and_a_host_that_is_unknown_are_refused(here):
+    for address in (here.nodes.address, Address("no-such-host.invalid", 7070)):
+        with pytest.raises(UsageError, match=f"cannot listen on {address}: "):
+            Nodes(address, TOKEN)
 
 
 def test_only_this_machine_is_listened_to_unless_a_host_is_named(here):

@@ -25,26 +25,23 @@ def learn(model, optimizer, x, y):
     optimizer.step()
 
 
-@shape(18)
-def frozen_encoder(toy):
-    """As in latent diffusion or linear probing."""
-    encoder = Slow(out=8).eval().requires_grad_(requires_grad=False)
+def learn_from(encode):
     model, optimizer = made()
     for _ in range(3):
         for x, y in data():
-            with torch.no_grad():
-                encoded = encoder(x)
-            learn(model, optimizer, encoded, y)
+            learn(model, optimizer, encode(x), y)
+
+
+@shape(18)
+def frozen_encoder(toy):
+    """As in latent diffusion or linear probing."""
+    learn_from(torch.no_grad()(Slow(out=8).eval().requires_grad_(requires_grad=False)))
 
 
 @shape(18)
 def frozen_encoder_with_gradients_on(toy):
     """Nothing that it computes has a gradient, though the script does not say so."""
-    encoder = Slow(out=8).eval().requires_grad_(requires_grad=False)
-    model, optimizer = made()
-    for _ in range(3):
-        for x, y in data():
-            learn(model, optimizer, encoder(x), y)
+    learn_from(Slow(out=8).eval().requires_grad_(requires_grad=False))
 
 
 class Autoencoder(nn.Module):
@@ -60,13 +57,7 @@ class Autoencoder(nn.Module):
 
 @shape(18)
 def frozen_encoder_by_its_method(toy):
-    encoder = Autoencoder().eval()
-    model, optimizer = made()
-    for _ in range(3):
-        for x, y in data():
-            with torch.no_grad():
-                encoded = encoder.encode(x)
-            learn(model, optimizer, encoded, y)
+    learn_from(torch.no_grad()(Autoencoder().eval().encode))
 
 
 @shape(18)
@@ -234,32 +225,28 @@ def forward_of_no_part(toy):
             optimizer.step()
 
 
-@shape(24)
-def generator_steps_twice(toy):
+def learn_against(criticised, generated):
     generator, critic = Net(out=8), Net()
     ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
     for x, _ in data(24 * 8):
-        ones[0].zero_grad()
-        (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
-        ones[0].step()
-        for _ in range(2):
+        for _ in range(criticised):
+            ones[0].zero_grad()
+            (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
+            ones[0].step()
+        for _ in range(generated):
             ones[1].zero_grad()
             critic(generator(torch.randn(8, 8))).mean().backward()
             ones[1].step()
 
 
 @shape(24)
+def generator_steps_twice(toy):
+    learn_against(1, 2)
+
+
+@shape(24)
 def critic_steps_thrice_on_a_batch(toy):
-    generator, critic = Net(out=8), Net()
-    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
-    for x, _ in data(24 * 8):
-        for _ in range(3):
-            ones[0].zero_grad()
-            (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
-            ones[0].step()
-        ones[1].zero_grad()
-        critic(generator(torch.randn(8, 8))).mean().backward()
-        ones[1].step()
+    learn_against(3, 1)
 
 
 @shape(60)

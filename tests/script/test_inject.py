@@ -52,16 +52,6 @@ def test_torch_is_hooked_once_it_has_been_executed(folder):
     )
 
 
-def test_asking_for_torchs_spec_does_not_use_up_the_hook(folder):
-    code = "from importlib.util import find_spec; find_spec('torch'); print(1); import torch"
-    assert run(folder, code)[0] == "1\ntorch is imported\ninstalled True\n"
-
-
-def test_a_script_that_has_cleared_its_environment_imports_torch_all_the_same(folder):
-    said = run(folder, "import os; os.environ.clear(); import torch; print('goes on')")[0]
-    assert said == "torch is imported\ninstalled True\ngoes on\n"
-
-
 WRAPS = """
 import sys
 from importlib.util import find_spec
@@ -83,8 +73,29 @@ import torch
 """
 
 
-def test_another_tool_that_wraps_the_loader_has_it_hooked_once(folder):
-    assert run(folder, WRAPS)[0].count("installed") == 1
+INSTALLED = "torch is imported\ninstalled True\n"
+SPAWNS = (
+    "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import torch'],"
+    " capture_output=True, text=True).stdout, end='')"
+)
+SAID = {
+    "asking for torch's spec does not use up the hook": (
+        "from importlib.util import find_spec; find_spec('torch'); print(1); import torch",
+        f"1\n{INSTALLED}",
+    ),
+    "a cleared environment": (
+        "import os; os.environ.clear(); import torch; print('goes on')",
+        f"{INSTALLED}goes on\n",
+    ),
+    "another tool that wraps the loader": (WRAPS, INSTALLED),
+    "a spawned child": (SPAWNS, INSTALLED),
+    "no torch": ("pass", ""),
+}
+
+
+@pytest.mark.parametrize(("code", "said"), SAID.values(), ids=SAID)
+def test_torch_is_hooked_once_however_it_is_imported(folder, code, said):
+    assert run(folder, code)[0] == said
 
 
 def test_the_script_sees_no_trace_of_the_hook(folder):
@@ -95,10 +106,6 @@ def test_the_script_sees_no_trace_of_the_hook(folder):
     (folder / "gpudash/script/entry.py").write_text("def install(): pass")
     ours, theirs = (run(folder, code, hooked=hooked)[0] for hooked in (True, False))
     assert _without_addresses(ours) == _without_addresses(theirs)
-
-
-def test_a_script_without_torch_is_marked_as_one_of_python(folder):
-    assert run(folder, "pass") == ("", [".python"])
 
 
 def test_the_users_own_sitecustomize_is_run(folder):
@@ -214,25 +221,10 @@ def test_nothing_else_of_ours_is_found(folder):
 
 def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):
     (folder / "gpudash/script/entry.py").write_text("def install(): 1 / 0")
-    printed, marks = run(folder, "import torch; print('goes on')")
-    assert printed == "torch is imported\ngoes on\n"
-    assert marks == [".failed", ".python", ".torch"]
+    said = run(folder, "import torch; print('goes on')")
+    assert said == ("torch is imported\ngoes on\n", [".failed", ".python", ".torch"])
     (mark,) = (folder / "run").glob("*.failed")
     assert mark.read_text() == "ZeroDivisionError: division by zero"
-
-
-def test_a_failing_import_of_torch_fails_as_without_gpudash(folder):
-    (folder / "lib/torch.py").write_text("1 / 0")
-    ours, theirs = (run(folder, "import torch", hooked=hooked)[0] for hooked in (True, False))
-    assert ours.splitlines()[-1] == theirs.splitlines()[-1] == "ZeroDivisionError: division by zero"
-
-
-def test_spawned_children_are_hooked_too(folder):
-    code = (
-        "import subprocess, sys; print(subprocess.run([sys.executable, '-c', 'import torch'],"
-        " capture_output=True, text=True).stdout)"
-    )
-    assert "installed True" in run(folder, code)[0]
 
 
 def _without_addresses(text):
