@@ -22,6 +22,7 @@ from gpudash.protocol.training import (
     Ability,
     Failed,
     Hello,
+    LifePhase,
     Offered,
     Printed,
     Progress,
@@ -339,8 +340,9 @@ class ScriptSource(Source):
                 )
             )
         elif not self._stops and self._is_interrupted:
-            stopped = State(at_s=now_s, phase="stopped", trained_until_s=until_s)
-            events += [stopped, Notice(text=why)]
+            # what has not begun cannot stop, and leaves no recording, as where the script is done
+            phase: LifePhase = "stopped" if self.started else "finished"
+            events += [State(at_s=now_s, phase=phase, trained_until_s=until_s), Notice(text=why)]
         elif not self._stops:
             failure = Failed(kind="error", sentence=why)
             failed = State(at_s=now_s, phase="failed", trained_until_s=until_s, failure=failure)

@@ -19,7 +19,7 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
 from gpudash.sinks.sink import Sink
-from gpudash.snapshot import ENDED, RecordingStatus
+from gpudash.snapshot import RecordingStatus
 from gpudash.views.time_breakdown import TimeBreakdown
 
 
@@ -204,7 +204,7 @@ class RecordingWriter(Sink):
     def _is_in_vain(self) -> bool:
         """Whether the training failed, or ended without having started."""
         state = self._state
-        ended = state is not None and state.phase in ENDED and state.process is None
+        ended = state is not None and state.phase == "finished" and state.process is None
         return ended or self._training_failed
 
     def _take_place(self) -> None:

@@ -171,6 +171,12 @@ def test_after_ctrl_c_gpudash_dies_of_it_so_that_a_shells_loop_ends(tmp_path):
     assert ended(terminal).signalstatus == signal.SIGINT
 
 
+def test_a_run_that_is_interrupted_before_it_trains_leaves_no_recording(tmp_path):
+    end = script(tmp_path, "import os; os.kill(os.getpid(), 2)")
+    done(*RUN, "--record", "x.csv", end, cwd=tmp_path)
+    assert not list(tmp_path.glob("x.*"))
+
+
 CATCHES = f"""
 import runpy, sys
 try:

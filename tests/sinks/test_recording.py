@@ -20,7 +20,7 @@ from gpudash.recording.provenance import Failure, Metadata, path_beside
 from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
-from tests.lives import failed, starting, stopped
+from tests.lives import failed, starting
 from tests.recording.test_csv_format import interval, scripted
 from tests.scripted_run import BEGAN_S, PLAN, started
 
@@ -260,7 +260,6 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
         [failed(BEGAN_S + 1)],
         [started(BEGAN_S), failed(BEGAN_S + 1)],
         [ENDED],
-        [stopped(BEGAN_S + 1)],
         [started(BEGAN_S), starting(BEGAN_S + 1, PLAN), ENDED],
     ],
 )
