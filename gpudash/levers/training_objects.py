@@ -124,6 +124,8 @@ class TrainingObjects(NamedTuple):
     """Calls of the models were seen, or may still be."""
     acts: bool = False
     """Some calls of the models without gradients were taken for rollouts."""
+    counts_padding: bool = False
+    """Padding counts as tokens: no attention mask tells which it is."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

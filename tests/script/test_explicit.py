@@ -18,8 +18,9 @@ EXPECTED = {
     "no_optimizer_at_all": 10,
     "off_and_on": 40,
     "tokens_of_the_batches": 8,
+    "tokens_with_a_mask": 8,
 }
-FOUND_FIRST = ("after_steps_that_were_found", "tokens_of_the_batches")
+FOUND_FIRST = ("after_steps_that_were_found", "tokens_of_the_batches", "tokens_with_a_mask")
 """The begin of their first step is not known."""
 PAUSE_MS = 50.0
 
@@ -77,7 +78,18 @@ def test_samples_that_are_not_declared_are_counted_from_batches(results):
 
 
 def test_tokens_are_the_input_ids_of_the_batches(results):
-    assert set(each(results["tokens_of_the_batches"], "tokens")) == {64}
+    one = results["tokens_of_the_batches"]
+    assert set(each(one, "tokens")) == {64}
+    assert one["found"][-1].endswith(", tokens with padding")
+    assert not any("padding_tokens" in record for record in one["records"])
+
+
+def test_tokens_are_those_that_the_attention_mask_leaves_and_padding_the_others(results):
+    one = results["tokens_with_a_mask"]
+    assert set(each(one, "tokens")) == {24}
+    assert set(each(one, "padding_tokens")) == {40}
+    assert [step["tokens"] for step in one["untimed"]] == [24]
+    assert "padding" not in one["found"][-1]
 
 
 def test_only_the_outermost_of_nested_steps_counts(results):
