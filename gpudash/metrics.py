@@ -431,7 +431,7 @@ METRICS: dict[str, Metric] = {
     "tokens_per_s": Metric(
         "step",
         "tokens/s",
-        "Tokens of the finished steps per second.",
+        "Tokens of the finished steps per second, without padding where `padding_tokens` is known.",
         "rate",
         "sum",
         csv=1,
@@ -528,6 +528,17 @@ METRICS: dict[str, Metric] = {
         "sum",
         "one",
         csv="whole",
+        within=EXACT,
+    ),
+    "padding_tokens": Metric(
+        "step",
+        "",
+        "Padding beside the tokens of a step, by the attention mask of a batch. Without a mask on "
+        "the host it is not measured, and counts as tokens: the training is said to have “tokens "
+        "with padding”.",
+        in_steps="each",
+        csv=1,
+        source="the `attention_mask` beside the `input_ids` of a DataLoader's batches",
         within=EXACT,
     ),
 }

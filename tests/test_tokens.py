@@ -74,3 +74,16 @@ def test_the_screen_shows_their_rate_if_it_is_known(known):
     assert snapshot.tokens_per_s == (20 * TOKENS if known else None)
     shown = "".join(text for row in frame(snapshot, View(), (160, 40)) for text, _ in row)
     assert ("10,240 tokens/s" in shown) == known
+    assert "padding" not in shown
+
+
+def test_the_screen_shows_the_share_of_padding_beside_it():
+    live, run = LiveView(PLAN, BEGAN_S), Trainer()
+    live.take(said(run.start()))
+    for report in run.steps(20):
+        (one,) = report.steps
+        padded = replace(one, tokens=128, values=one.values | {"padding_tokens": 384.0})
+        live.take(said(replace(report, steps=(padded,))))
+    rows = frame(live.snapshot(BEGAN_S + 1.0), View(), (160, 40))
+    shown = "".join(text for row in rows for text, _ in row)
+    assert "2,560 tokens/s and 75 % padding" in shown

@@ -23,7 +23,13 @@ class GpudashCallback(Callback):  # type: ignore[misc]  # the base may not be th
         if self._batches is None:
             self._batches, self._since = [], trainer.global_step
             explicit.begin()
-        self._batches.append((samples_of.first_dimension(batch), samples_of.tokens_in(batch)))
+        found = samples_of.tokens_in(batch)
+        is_known = found is not None and (
+            found.padding is not None or "attention_mask" not in batch
+        )
+        # a mask that is on the device by now is on the host in the loader's batch
+        tokens = found.number if is_known else None
+        self._batches.append((samples_of.first_dimension(batch), tokens))
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         """End the step if its optimizer has stepped."""

@@ -127,6 +127,8 @@ class TrainingObjects(NamedTuple):
     complete: bool = True
     """Steps were looked through for the calls of all these models, so what no step has called will
     hardly be called."""
+    counts_padding: bool = False
+    """Padding counts as tokens: no attention mask tells which it is."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

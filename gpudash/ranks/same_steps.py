@@ -54,7 +54,7 @@ class RankMeans(msgspec.Struct, frozen=True, gc=False):
     by_work_ms: float
     """… and the part of it that follows the work of the step."""
     work: float | None
-    """Tokens a step, or samples if tokens are unknown."""
+    """Tokens a step with padding, or samples if tokens are unknown."""
 
 
 class StepsOfAll(msgspec.Struct, frozen=True):
@@ -211,8 +211,16 @@ def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
 
 
 def _work(steps: Sequence[Step]) -> list[float]:
-    """Return the work of each step; empty if that of any step is unknown."""
-    for sizes in ([step.tokens for step in steps], [step.samples for step in steps]):
-        if all(sizes):
-            return [(size or 0) / step.count for size, step in zip(sizes, steps, strict=True)]
+    """Return the work of each step; empty if that of any step is unknown.
+
+    Padding is as much work as other tokens.
+    """
+    if all(step.tokens for step in steps):
+        padding = (step.values.get("padding_tokens", 0.0) for step in steps)
+        return [
+            (step.tokens or 0) / step.count + more
+            for step, more in zip(steps, padding, strict=True)
+        ]
+    if all(step.samples for step in steps):
+        return [(step.samples or 0) / step.count for step in steps]
     return []

@@ -7,7 +7,7 @@ from typing import Any
 from ..instrument.guard import event
 from .declared import DeclaredSteps
 from .mode import FIRST
-from .samples import first_dimension, first_tensor, tokens_in
+from .samples import Tokens, first_dimension, first_tensor, tokens_in
 from .step_counts import Tally, total
 
 
@@ -68,9 +68,7 @@ class BatchedSteps(DeclaredSteps):
         size = first_dimension(batch)
         tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
         if self._has_tokens or not is_skipping:
-            tokens = tokens_in(batch)
-            self._has_tokens = self._has_tokens or tokens is not None
-            tally.newest_tokens, tally.tokens = tokens or 0, total(tally.tokens, tokens)
+            self._count_tokens(tally, tokens_in(batch))
         if is_skipping:
             self.counting.next_begun = True
             return False
@@ -80,6 +78,16 @@ class BatchedSteps(DeclaredSteps):
         if now >= self._idle_s:
             self._idle(now)
         return False
+
+    def _count_tokens(self, tally: Tally, tokens: Tokens | None) -> None:
+        if tokens is None:
+            tally.newest_tokens, tally.tokens = 0, None
+            return
+        tally.newest_tokens, tally.tokens = tokens.number, total(tally.tokens, tokens.number)
+        tally.padding = total(tally.padding, tokens.padding)
+        self._has_tokens = True
+        if tokens.padding is None and not self._findings.counts_padding:
+            self._findings.counts_padding = self._findings.is_news = True
 
     @event("DataLoader")
     def batch_failed(self, iterator: Any, asked_s: float | None) -> bool:

@@ -75,6 +75,8 @@ class Discovery:
         """CUDA graphs, and whether an optimizer steps in them."""
         self.other_thread = False
         """Another thread than the one followed trains too."""
+        self.counts_padding = False
+        """Padding among the tokens of a batch is not known."""
 
     def install_hooks(self) -> None:
         """Install the hooks on the calls of all roots."""
@@ -251,6 +253,7 @@ class Discovery:
             other_thread=self.other_thread,
             frozen=tuple(root for root in self.frozen if root.was_called),
             acts=self.acts,
+            counts_padding=self.counts_padding,
             is_called=self._are_new or any(root.was_called for root in roots),
             complete=self._is_complete,
         )
@@ -280,6 +283,8 @@ def found_line(found: TrainingObjects) -> str:
         parts.insert(1, "GradScaler")
     if found.declared:
         parts.append("steps as the script declares them")
+    if found.counts_padding:
+        parts.append("tokens with padding")
     if found.other_thread:
         parts.append("another thread trains too: its steps are not counted")
     if found.unmeasured:

@@ -1,9 +1,11 @@
 """Counts the samples and tokens of a batch, as far as its shape shows them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
+
+from ..instrument.guard import is_from_handler
 
 DEPTH = 4
 """The deepest nesting of a batch that is searched."""
@@ -20,10 +22,39 @@ def first_dimension(batch: Any) -> int | None:
     return tensor.size(0) if tensor is not None else None
 
 
-def tokens_in(batch: Any) -> int | None:
-    """Return the number of `input_ids`, padding included; None if the batch has none."""
+class Tokens(NamedTuple):
+    """The tokens of a batch."""
+
+    number: int
+    """Without padding, if that is known."""
+    padding: int | None = None
+    """How many more there are that only pad; None if not known."""
+
+
+def tokens_in(batch: Any) -> Tokens | None:
+    """Return the number of `input_ids`; None if the batch has none.
+
+    Padding is where the attention mask is 0. A mask on a device would have to be waited for.
+    """
     ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
-    return ids.numel() if isinstance(ids, Tensor) else None
+    if not isinstance(ids, Tensor):
+        return None
+    every, real = ids.numel(), _unmasked(ids, batch.get("attention_mask"))
+    return Tokens(every) if real is None else Tokens(real, every - real)
+
+
+def _unmasked(ids: Tensor, mask: Any) -> int | None:
+    """Return how many of them the mask leaves, if it is one of 0 and 1 that is here."""
+    if type(mask) is not Tensor or not mask.is_cpu or mask.is_floating_point():
+        return None
+    if mask.shape != ids.shape:
+        return None
+    try:
+        return int(mask.count_nonzero())  # no sync: it is on the host
+    except Exception as error:  # in a dispatch mode of the script's
+        if is_from_handler(error):
+            raise
+        return None
 
 
 def needs_gradient(inputs: tuple[Any, ...]) -> bool:

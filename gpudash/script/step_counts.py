@@ -25,6 +25,7 @@ class Tally:
         "moved",
         "newest",
         "newest_tokens",
+        "padding",
         "tokens",
         "updates",
     )
@@ -42,6 +43,8 @@ class Tally:
         """Tokens of the newest batch."""
         self.tokens: int | None = 0
         """Tokens of the step's batches; None likewise."""
+        self.padding: int | None = 0
+        """Padding beside them; None likewise."""
         self.called: int | None = 0
         """Samples of its training calls, counted once for each backward pass."""
         self.learned: int | None = 0
@@ -64,7 +67,8 @@ class Tally:
         counts = Tally()
         counts.batches, counts.newest = self.batches, self.newest
         counts.fetched, counts.tokens = self.fetched, self.tokens
-        counts.newest_tokens, counts.data_s = self.newest_tokens, self.data_s
+        counts.newest_tokens, counts.padding = self.newest_tokens, self.padding
+        counts.data_s = self.data_s
         return counts
 
     def begun(self, steps: int) -> "Tally":
@@ -82,6 +86,7 @@ class Tally:
         self.calls += later.calls
         self.fetched = total(self.fetched, later.fetched)
         self.tokens = total(self.tokens, later.tokens)
+        self.padding = total(self.padding, later.padding)
         self.called = total(self.called, later.called)
         self.updates += later.updates
         self.learned = total(self.learned, later.learned)

@@ -350,7 +350,7 @@ class Steps:
         assert clock is not None
         self._told = self.steps
         loss = readable(tally.loss) if self._skipped else tally.loss
-        values, data_s, borders = self._acted(tally, count), tally.data_s, tally.borders
+        values, data_s, borders = self._values(tally, count), tally.data_s, tally.borders
         if at_split:
             self._mark = clock.end_at_split(
                 self.steps, samples, loss, data_s, tokens, count, borders, values
@@ -359,12 +359,19 @@ class Steps:
             clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
         self._observer.step(self.steps)
 
-    def _acted(self, tally: Tally, count: int = 1) -> Mapping[str, float]:
-        """Return the time of rollouts in each of `count` steps, where there are any.
+    def _values(self, tally: Tally, count: int) -> Mapping[str, float]:
+        """Return what else is known of each of `count` steps: time in rollouts, and padding.
 
-        Each step has it: few steps have a rollout, and a mean over some would be wrong.
+        Where there are rollouts, each step has their time: few have one, and a mean over some would
+        be wrong.
         """
-        return {"rollout_ms": tally.acted_s * 1e3 / count} if self._findings.acts else NOTHING
+        pads = self._has_tokens and tally.batches and tally.padding is not None
+        if not (pads or self._findings.acts):
+            return NOTHING
+        values = {"rollout_ms": tally.acted_s * 1e3 / count} if self._findings.acts else {}
+        if tally.padding is not None and pads:
+            values["padding_tokens"] = tally.padding / count
+        return values
 
     def _may_skip(self) -> bool:
         """Return whether the next steps need only be counted: they are short and alike."""

@@ -9,11 +9,14 @@ TEN_MS = 100.0
 """A step time of which a block of a second holds ten."""
 
 
+OWN = ("data_ms", "host_ms", "padding_tokens")
+
+
 def step(number, step_ms=TEN_MS, *, phases=None, parts=None, **values):
     phases = {"forward": 40.0, "backward": 30.0, "communication": 10.0} | (phases or {})
     about = {"samples": 8, "tokens": None, **values}
     times = {"data_ms": 0.0, "host_ms": 50.0, **{f"{name}_ms": ms for name, ms in phases.items()}}
-    times |= {name: about.pop(name) for name in ("data_ms", "host_ms") if name in about}
+    times |= {name: about.pop(name) for name in OWN if name in about}
     return Step(
         step=number,
         segment=0,
@@ -114,6 +117,13 @@ def test_a_rank_has_the_means_of_its_steps():
 def test_work_is_that_of_a_single_step_in_samples_if_tokens_are_unknown():
     assert first_block(lambda _rank, _number: {"samples": 16, "count": 2}).ranks[0].work == 8.0
     assert first_block(lambda _rank, _number: {"samples": None}).ranks[0].work is None
+
+
+def test_padding_is_as_much_work_as_other_tokens():
+    def padded(_rank, number):
+        return {"tokens": 200 + 2 * number, "padding_tokens": 900.0 - number, "count": 2}
+
+    assert first_block(padded).ranks[0].work == 1000.0
 
 
 def test_a_pass_is_measured_up_to_the_end_of_each_part_and_begins_before_the_first_one():

@@ -27,7 +27,8 @@ PROMISED = (
     "mem_reserved_mib, mem_allocated_mib, mem_peak_mib, "
     "communication_ms, collective_mib, collective_ms, "
     "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size, "
-    "collective_bus_mib, collective_exposed_ms, loader_cpu_pct, untimed_steps"
+    "collective_bus_mib, collective_exposed_ms, loader_cpu_pct, untimed_steps, "
+    "padding_tokens"
 )
 
 

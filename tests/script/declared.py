@@ -209,9 +209,18 @@ def no_number(toy):
             train(model, optimizer, batch)
 
 
-@declared(8)
-def tokens_of_the_batches(toy):
+def of_tokens(**row):
     model, optimizer = made()
-    rows = [{"input_ids": torch.ones(8)} for _ in range(64)]
+    rows = [{"input_ids": torch.ones(8)} | row for _ in range(64)]
     for batch in DataLoader(rows, batch_size=8):
         train(model, optimizer, (batch["input_ids"] * torch.randn(8, 1), torch.randint(2, (8,))))
+
+
+@declared(8)
+def tokens_of_the_batches(toy):
+    of_tokens()
+
+
+@declared(8)
+def tokens_with_a_mask(toy):
+    of_tokens(attention_mask=torch.arange(8) < 3)

@@ -18,8 +18,9 @@ EXPECTED = {
     "no_optimizer_at_all": 10,
     "off_and_on": 40,
     "tokens_of_the_batches": 8,
+    "tokens_with_a_mask": 8,
 }
-FOUND_FIRST = ("after_steps_that_were_found", "tokens_of_the_batches")
+FOUND_FIRST = ("after_steps_that_were_found", "tokens_of_the_batches", "tokens_with_a_mask")
 """The begin of their first step is not known."""
 PAUSE_MS = 50.0
 
@@ -77,6 +78,20 @@ def test_phases_within_a_declared_step_are_measured(results):
 def test_samples_and_tokens_are_declared_or_counted(results, shape, samples, tokens):
     one = results[shape]
     assert ({*each(one, "samples")}, {*each(one, "tokens")}) == (samples, tokens)
+
+
+def test_tokens_are_the_input_ids_of_the_batches(results):
+    one = results["tokens_of_the_batches"]
+    assert one["found"][-1].endswith(", tokens with padding")
+    assert not any("padding_tokens" in record for record in one["records"])
+
+
+def test_tokens_are_those_that_the_attention_mask_leaves_and_padding_the_others(results):
+    one = results["tokens_with_a_mask"]
+    assert set(each(one, "tokens")) == {24}
+    assert set(each(one, "padding_tokens")) == {40}
+    assert [step["tokens"] for step in one["untimed"]] == [24]
+    assert "padding" not in one["found"][-1]
 
 
 def test_an_exception_passes_through(results):

@@ -45,6 +45,30 @@ def test_a_list_of_single_samples_gives_no_number(batch):
     assert first_dimension(batch) is None
 
 
+IDS = torch.ones(4, 16, dtype=torch.long)
+MASK = torch.arange(16).expand(4, 16) < 3
+
+
+@pytest.mark.parametrize("mask", [MASK, MASK.long(), MASK.byte()])
+def test_tokens_are_those_that_the_attention_mask_leaves(mask):
+    assert tokens_in({"input_ids": IDS, "attention_mask": mask}) == (12, 52)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        None,
+        [[1] * 16] * 4,
+        MASK.to("meta"),  # as on a device, it could only be waited for
+        MASK[0],
+        torch.zeros(4, 16),  # added to scores
+        torch.nn.Parameter(MASK.long(), requires_grad=False),
+    ],
+)
+def test_without_such_a_mask_padding_counts_and_is_not_known(mask):
+    assert tokens_in({"input_ids": IDS, "attention_mask": mask}) == (64, None)
+
+
 @pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
 def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
     assert tokens_in(batch) is None

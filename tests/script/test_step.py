@@ -107,6 +107,16 @@ def test_lightning_ends_a_step_where_its_optimizer_has_stepped(lightning, told):
     assert told == ["begins", (8, 128, True)] * 2
 
 
+def test_lightning_waits_for_no_mask_on_the_device(lightning, told):
+    trainer = SimpleNamespace(global_step=0)
+    ids = torch.ones(4, 16)
+    batch = {"input_ids": ids, "attention_mask": ids.bool().to("meta")}
+    lightning.on_train_batch_start(trainer, None, batch, 0)
+    trainer.global_step = 1
+    lightning.on_train_batch_end(trainer, None, None, None, 0)
+    assert told == ["begins", (4, None, True)]  # they are counted from the loader's batch
+
+
 def test_lightning_counts_no_tokens_where_there_are_none(lightning, told):
     trainer = SimpleNamespace(global_step=0)
     lightning.on_train_batch_start(trainer, None, [torch.ones(4, 3), torch.ones(4)], 0)

@@ -11,6 +11,8 @@ from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.snapshot import Snapshot, is_script
 from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.cells import Parts, width_of
+from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.charts.sparklines import step_value
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
@@ -250,7 +252,19 @@ def _rates(snapshot: Snapshot) -> Iterator[str]:
         return
     for unit, value in known.items():
         if value is not None:
-            yield f"{fmt.significant(value)} {unit}"
+            yield f"{fmt.significant(value)} {unit}{_padding(snapshot) * (unit == 'tokens/s')}"
+
+
+def _padding(snapshot: Snapshot) -> str:
+    """Return the share of padding beside the tokens, as a clause; empty if it is none, or unknown.
+
+    Of several ranks, the padding of one is known.
+    """
+    padding, steps_per_s = step_value(snapshot, "padding_tokens", TimeView()), snapshot.steps_per_s
+    if not padding or not steps_per_s or not snapshot.tokens_per_s or snapshot.ranks:
+        return ""
+    padded = padding * steps_per_s
+    return f" and {fmt.percent(100 * padded / (padded + snapshot.tokens_per_s))} padding"
 
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
