@@ -1,4 +1,8 @@
-"""`gpudash train FILE.py`, and every other verb over such a file."""
+"""`gpudash train FILE.py`, and every other verb over such a file: over the worker's double.
+
+Real workers train a user's file in tests/run/test_rank_processes.py, and the line of an error in
+it is told by tests/workloads/test_own_files.py.
+"""
 
 import json
 import os
@@ -10,11 +14,9 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.compare import block_trial
-from gpudash.run import child
-from tests.workloads.own_files import LAZY, LINEAR
+from tests.workloads.own_files import LAZY
 from workloads import CATALOGUE
 
-FAST = ("--device", "cpu", "--set", "num_workers=0")
 PACKAGE = "[gpudash.workloads]\ninstalled = package_of_mine:linear\n"
 
 
@@ -37,18 +39,6 @@ def folder(
     yield tmp_path
     for name in [name for name in CATALOGUE if name not in known]:
         del CATALOGUE[name]
-
-
-def test_a_real_worker_trains_and_an_error_has_its_line() -> None:
-    limit = "        assert index < 30, 'no more'\n"
-    text = LINEAR.replace("        x = torch", f"{limit}        x = torch")
-    Path("mine.py").write_text(text)
-    line = next(n for n, one in enumerate(text.splitlines(), 1) if "no more" in one)
-    done = child.run("-m", "gpudash", "train", "mine.py", *FAST, "--record", "run.csv")
-    assert done.returncode == 1
-    expected = f"gpudash: mine.py:{line}: AssertionError: no more; recorded until then to run.csv"
-    assert done.stderr.splitlines()[-1] == expected
-    assert ",mine.py,0,2,pipelined=off;batch_size=2;bias=on;" in Path("run.csv").read_text()
 
 
 def test_a_broken_msgspec_on_its_path_does_no_harm(folder: Path, monkeypatch, capsys) -> None:

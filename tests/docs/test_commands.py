@@ -1,15 +1,14 @@
 """Every command of README and guide runs, and comes to what the page says.
 
 A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
-sweep and an A/B that last a moment. The reader's `train.py` is a double too. Those that open a
-screen or run a script are processes in a terminal; the others are called. What several pages have
-runs as the last one's.
+sweep and an A/B that last a moment. The reader's `train.py` is a double too. A verb's screen opens
+in a terminal, but for a workload once: further ones are printed. The others are called. What
+several pages have runs as the last one's.
 """
 
 import os
 import re
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from gpudash.cli import sweep_grid, tune
 from gpudash.cli.main import main, parse
 from gpudash.compare import block_trial, meter
 from tests import worker_double
+from tests.cli.conftest import ended, shows
 from workloads import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
@@ -28,24 +28,14 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 """Its language, none for commands, and its text."""
 NAME = re.compile(r"# (\S+\.py)\n")
 """The first line of a file on a page."""
-HURRIED = f"""
-from gpudash.compare import block_trial, meter
-from gpudash.cli import sweep_grid, tune
-assert all((block_trial.BLOCK_S, block_trial.RUN_S, sweep_grid.MIN_S, tune.BUDGET_S))  # see below
-tune.BUDGET_S = 2.0
-block_trial.BLOCK_S = block_trial.RUN_S = meter.BLOCK_S = sweep_grid.MIN_S = 0.01
-{worker_double.GPUDASH}
-"""
-SCREENS = ("", "train", "replay")
+FOOTER, FOUND = "quit", "num_workers"
+"""What a screen shows once it stands, and one over a script once the training is found."""
+SCREENS = {"": FOOTER, "train": FOOTER, "replay": FOOTER, "run": FOUND}
 """Verbs that open the dashboard …"""
-OVER_SCRIPTS = ("run",)
-"""… and over a script, which does not end with it …"""
 WITHOUT_SCREEN = ("record", "jsonl", "once", "watch")
 """… unless one of these options is given: then it is run to its end."""
 SHORT, LONG = "2", "100"
 """Epochs of the reader's training, if its command does not say how many."""
-FOOTER, FOUND = "quit", "num_workers"
-"""What a screen shows once it stands, and one over a script once the training is found."""
 TRAIN = """
 import os, sys
 from functools import partialmethod
@@ -103,32 +93,26 @@ def folder(
     CATALOGUE.update(before)
 
 
-def run_in_terminal(
-    words: list[str], folder: Path, *, screen: str = "", epochs: str = LONG
-) -> tuple[int | None, str]:
-    """Return the exit code, and what it printed. A `screen` shows that text, and is then left."""
-    program = pexpect.spawn(
-        sys.executable,
-        ["-c", HURRIED, *words],
+def run_in_terminal(words: list[str], folder: Path, screen: str) -> tuple[int | None, str]:
+    """Show the screen until it has this text, and leave; return exit code and what is printed."""
+    program, *arguments = worker_double.gpudash(*words)
+    terminal = pexpect.spawn(
+        program,
+        arguments,
         cwd=str(folder),
-        env=worker_double.environment(TERM="xterm-256color", EPOCHS=epochs),
+        env=worker_double.environment(TERM="xterm-256color", EPOCHS=LONG),
         dimensions=(40, 120),
         timeout=120,
     )
-    if screen:
-        program.expect(screen)
-        program.send("q")
+    shows(terminal, screen).send("q")
     if screen == FOUND:
-        program.expect("gpudash attach shows it again")
-        program.send("s")
-    program.expect(pexpect.EOF)
-    program.close()
-    return program.exitstatus, (program.before or b"").decode()
+        shows(terminal, "gpudash attach shows it again").send("s")
+    return ended(terminal).exitstatus, (terminal.before or b"").decode()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_of_the_page_runs(
-    page: Path, folder: Path, capfd: pytest.CaptureFixture[str]
+    page: Path, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_files(page, folder)
     (folder / "train.py").write_text(TRAIN, encoding="utf-8")
@@ -139,14 +123,12 @@ def test_every_command_of_the_page_runs(
         words = shlex.split(line)[1:]
         verb, arguments = parse(words)
         quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
+        if verb.name == "" and words and not quietly:
+            words, quietly = [*words, "--once", "--steps", "20"], True
         if verb.name in SCREENS and not quietly:
-            code, said = run_in_terminal(words, folder, screen=FOOTER)
-        elif verb.name in OVER_SCRIPTS and not quietly:
-            code, said = run_in_terminal(words, folder, screen=FOUND)
-        elif "train.py" in words:
-            epochs = SHORT if verb.name in OVER_SCRIPTS else LONG
-            code, said = run_in_terminal(words, folder, epochs=epochs)
+            code, said = run_in_terminal(words, folder, SCREENS[verb.name])
         else:
+            monkeypatch.setenv("EPOCHS", SHORT if quietly else LONG)
             code, said = main(words), "".join(capfd.readouterr())
         assert code == 0, f"{line}\n{said}"
 

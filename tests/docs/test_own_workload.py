@@ -16,6 +16,5 @@ def test_the_tests_on_the_page_pass(tmp_path: Path) -> None:
 
 
 def test_the_workload_has_about_twenty_lines() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    function = page.partition("@workload(")[2].partition("```")[0]
+    function = PAGE.read_text(encoding="utf-8").partition("@workload(")[2].partition("```")[0]
     assert len([line for line in function.splitlines() if line.strip()]) <= 20

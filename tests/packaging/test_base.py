@@ -36,7 +36,7 @@ def environment(short_path: Path) -> dict[str, str]:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of another machine, which had all."""
     path = tmp_path_factory.mktemp("recorded") / "run.csv"
-    words = ["run", "--record", str(path), str(TRAINING), "--steps", "600", "--step-s", "0.004"]
+    words = ["run", "--record", str(path), str(TRAINING), "--steps", "200", "--step-s", "0.01"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run([sys.executable, "-m", "gpudash", *words], check=True, env=environment)
     return path
