@@ -52,8 +52,8 @@ PROGRAM = """#!{python} -IS
 import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.connect({address!r})
-for number in (1, 2, 10, 12, 15):
-    signal.signal(number, lambda number, _: server.send(b"%d" % number))
+for name in ("HUP", "INT", "USR1", "USR2", "TERM"):
+    signal.signal(getattr(signal, "SIG" + name), lambda number, _: server.send(b"%d" % number))
 asked = json.dumps((sys.argv[1:], os.getcwd(), dict(os.environ))).encode()
 socket.send_fds(server, [asked], [0, 1, 2])
 code = int(server.recv(16))

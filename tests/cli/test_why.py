@@ -77,12 +77,12 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
         [*WHY, "-q", *ENDLESS, "0.045"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     with why:
-        assert why.stderr.readline() == "slowing takes up to 60 s\n"
+        assert "slowing takes up to 60 s\n" in iter(why.stderr.readline, "")
         Path("end").touch()
         printed, complaint = why.communicate(timeout=PATIENCE_S)
     assert why.returncode == 1
     ended = "gpudash: train.py has ended while slowing one part after another, round "
-    assert complaint.startswith(ended)
+    assert ended in complaint
     lines = [line for line in printed.splitlines() if not line.startswith("weights ")]
     first = lines.pop(0).removeprefix("train.py: ")
     assert first.startswith(("bound by your own code; a step ", "limited by other jobs; a step "))

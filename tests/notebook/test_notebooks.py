@@ -84,20 +84,22 @@ def test_nothing_of_gpudash_is_left_after_unloading(notebook):
     assert ": 20 steps, " in book.show()[0]
 
 
-def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(notebook):
-    plain, watched, changed = notebook(), notebook("b.ipynb"), notebook("c.ipynb")
-    digests = []
-    for book, before in (plain, []), (watched, [LOAD]), (changed, [LOAD]):
-        book.run(*before, MODEL)
-        book.begin("fit(400)")
-        if book is changed:
-            with attached(book) as dashboard:
-                dashboard.wait(lambda one: one.levers and one.steps_per_s)
-                dashboard.session.change({"precision": "bf16"})
-                dashboard.wait(lambda one: one.settings["precision"] == "bf16")
-        assert book.end()["error"] is None
-        digests.append(book.run("digest()"))
-    assert digests[0] == digests[1] != digests[2]
+def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(notebook, tmp_path):
+    changed, is_changed = notebook("c.ipynb"), tmp_path / "is_changed"
+    changed.run(
+        LOAD, MODEL, f"from pathlib import Path\nmade, there = 104, Path({str(is_changed)!r})"
+    )
+    changed.begin("while not there.exists():\n    fit(8)\n    made += 8\nfit(104)")
+    with attached(changed) as dashboard:
+        dashboard.wait(lambda one: one.levers and one.steps_per_s)
+        dashboard.session.change({"precision": "bf16"})
+        dashboard.wait(lambda one: one.settings["precision"] == "bf16")
+        is_changed.touch()
+        assert changed.end()["error"] is None
+    as_many = f"fit({changed.run('print(made)')})"
+    plain = notebook().run(MODEL, as_many, "digest()")
+    watched = notebook("b.ipynb").run(LOAD, MODEL, as_many, "digest()")
+    assert plain == watched != changed.run("digest()")
 
 
 def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(notebook):
