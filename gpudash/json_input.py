@@ -1,12 +1,15 @@
-"""Decode JSON that anybody may have changed: of the expected type, or damaged.
+"""Decode JSON that anybody may have changed: a record that can be, or damaged.
 
 A number that nothing measures is damage too. Python's whole numbers have no bound, and the first
 one that becomes a float, a moment or a length would raise somewhere far from here.
 """
 
 import re
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 
@@ -19,6 +22,10 @@ LARGEST = 1 << 63
 MAY_BE_LARGE = re.compile(rb"\d{19}|\d[eE]")
 """Matches all JSON with a number that is not below `LARGEST`. Most lines of a log have none, and
 looking at each of their numbers took a fifth of the time of reading."""
+MOST_S = 1e10
+"""Bound of moments and times in seconds: 300 years."""
+MOST_DIGITS = 100
+"""Bound of a whole number in a setting's text: a longer one is soon no float."""
 
 
 class DamagedError(ValueError):
@@ -33,6 +40,8 @@ def decoded(data: bytes, kind: type[T]) -> T:
             refuse_nonsense(msgspec.json.decode(data))
     except UNDECODABLE as error:
         raise DamagedError(str(error)) from error
+    if isinstance(found, msgspec.Struct):
+        refuse_impossible(found)
     return found
 
 
@@ -43,10 +52,71 @@ def read_json(path: Path, kind: type[T], most: int) -> T:
 
 def refuse_nonsense(value: Any) -> None:
     """Raise DamagedError if any number inside is not finite or out of bounds."""
-    if isinstance(value, dict):
-        value = [*value.values()]
-    if isinstance(value, list | tuple):
-        for one in value:
-            refuse_nonsense(one)
-    elif isinstance(value, int | float) and not -LARGEST < value < LARGEST:
+    for one in _inside(value):
+        refuse_nonsense(one)
+    if isinstance(value, int | float) and not -LARGEST < value < LARGEST:
         raise DamagedError("a number that nothing measures")
+
+
+def refuse_impossible(record: msgspec.Struct) -> None:
+    """Raise DamagedError if a record, or one inside, counts below 0 or names a time that never was.
+
+    Its fields' names and types say what they are: a whole number counts, `_s` is in seconds, and
+    what has a text by name are settings.
+    """
+    fields = _fields(type(record))
+    for name in fields.counts:
+        if (count := getattr(record, name)) is not None and count < 0:
+            raise DamagedError(f"{name} is below 0")
+    for name in fields.seconds:
+        if (s := getattr(record, name)) is not None and not -MOST_S < s < MOST_S:
+            raise DamagedError(f"{name} is no time")
+    for name in fields.settings:
+        if any(len(text) > MOST_DIGITS and text.isdecimal() for text in _texts(record, name)):
+            raise DamagedError(f"{name} has a number that nothing measures")
+    for name in fields.inner:
+        found = getattr(record, name)
+        for one in (found,) if isinstance(found, msgspec.Struct) else _inside(found):
+            refuse_impossible(one)
+
+
+def _texts(record: msgspec.Struct, name: str) -> Iterable[str]:
+    return (getattr(record, name) or {}).values()
+
+
+class _Fields(NamedTuple):
+    """Names of a record's fields, by what they hold."""
+
+    counts: tuple[str, ...]
+    seconds: tuple[str, ...]
+    settings: tuple[str, ...]
+    inner: tuple[str, ...]
+    """Those that hold records."""
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> _Fields:
+    types = {one.name: _members(one.type) for one in msgspec.structs.fields(kind)}
+    return _Fields(
+        counts=tuple(name for name, found in types.items() if int in found),
+        seconds=tuple(name for name, found in types.items() if float in found if name[-2:] == "_s"),
+        settings=tuple(name for name, found in types.items() if dict[str, str] in found),
+        inner=tuple(name for name, found in types.items() if any(map(_has_record, found))),
+    )
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    """Return what a field may be: the members of a union, or its type."""
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
+
+
+def _has_record(kind: Any) -> bool:
+    is_one = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+    return is_one or any(map(_has_record, get_args(kind)))
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list | tuple):
+        yield from value

@@ -5,7 +5,6 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gpudash import own_file
@@ -14,7 +13,6 @@ from gpudash.cli.main import main
 from gpudash.errors import UsageError
 from gpudash.handout.own_line import own_line
 from gpudash.input_file import open_input, read_input
-from gpudash.json_input import DamagedError, decoded
 from gpudash.recording import provenance
 from gpudash.recording.log import version_of
 from gpudash.rendezvous import Rendezvous
@@ -126,22 +124,3 @@ def test_sweeps_of_what_is_no_file_are_one_line(
     assert main([*words, "--resume"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "sweep.json" in line
-
-
-@pytest.mark.parametrize(
-    "number", ["9" * 400, "-" + "9" * 400, "9" * 5000, "1e18999", "1e300", str(2**63), "NaN"]
-)
-def test_a_number_that_nothing_measures_is_damage(number: str) -> None:
-    with pytest.raises(DamagedError):
-        decoded(f'{{"a":[[{number}]]}}'.encode(), dict[str, list[list[float]]])
-
-
-@pytest.mark.parametrize("text", [b"", b"\xff", b"[" * 100_000, b"[1]", b'{"a":'])
-def test_what_is_of_another_form_is_damage(text: bytes) -> None:
-    with pytest.raises(DamagedError):
-        decoded(text, dict[str, int])
-
-
-def test_what_is_whole_is_decoded() -> None:
-    now_ns = 1_790_000_000_000_000_000
-    assert decoded(msgspec.json.encode({"a1e": now_ns}), dict[str, int]) == {"a1e": now_ns}

@@ -117,6 +117,8 @@ class Switch(Lever):
         return text_of(not self.parse(text))
 
 
+MOST_DIGITS = 100
+"""Of a number that may be out of bounds."""
 AUTO = "auto"
 """The choice that is resolved to another one by the device."""
 
@@ -152,6 +154,7 @@ class Choice(Lever):
 
     def step(self, text: str, direction: int) -> str:
         """See Lever."""
+        self.parse(text)
         return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
 
 
@@ -186,20 +189,23 @@ class Count(Lever):
 
     def parse(self, text: str) -> int:
         """See Lever."""
-        # int() would also accept "1_0", " 8" and digits other than 0-9
-        if not (text.isascii() and text.isdigit()) or len(text) > len(str(self.maximum)):
-            raise self._refuse(text)
-        number = int(text)
+        number = self._number(text, len(str(self.maximum)))
         if not self.minimum <= number <= self.maximum:
             raise self._refuse(text)
         return number
 
     def step(self, text: str, direction: int) -> str:
-        """See Lever."""
-        number = int(text)
+        """See Lever. The value may be one that it does not take, of an older recording."""
+        number = self._number(text, MOST_DIGITS)
         above = 1 << number.bit_length()  # the next power of two, strictly above
         below = 1 << max((number - 1).bit_length() - 1, 0) if number > 1 else 0
         return text_of(min(max(above if direction > 0 else below, self.minimum), self.maximum))
+
+    def _number(self, text: str, most_digits: int) -> int:
+        # int() would also accept "1_0", " 8" and digits other than 0-9
+        if not (text.isascii() and text.isdigit()) or len(text) > most_digits:
+            raise self._refuse(text)
+        return int(text)
 
 
 def text_of(value: Value) -> str:

@@ -15,10 +15,11 @@ from datetime import UTC, datetime, timedelta
 from math import isfinite
 from typing import Any
 
+from gpudash.json_input import LARGEST
 from gpudash.metrics import METRICS, PAIRS_DIGITS, Column, Metric
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LARGEST, Origin
+from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankSteps
 
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.input_file import open_input
+from gpudash.json_input import DamagedError, refuse_nonsense
 from gpudash.metrics import METRICS, Kind
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
@@ -32,7 +33,6 @@ from gpudash.recording.log import (
     Logged,
     LogReader,
     Origin,
-    refuse_nonsense,
     version_of,
 )
 from gpudash.recording.provenance import Metadata, path_beside
@@ -100,12 +100,12 @@ class CsvReader(LineReader):
         try:
             (values,) = csv.reader([line.decode()], strict=True)
         except csv.Error as error:
-            raise ValueError(str(error)) from error
+            raise DamagedError(str(error)) from error
         row = dict(zip(self._columns, values, strict=True))
         if self._rows and row["time_s"] == self._rows[0]["time_s"]:
             self._size += len(line)
             if self._size > LONGEST_LINE:
-                raise ValueError("more rows at one moment than a machine has GPUs")
+                raise DamagedError("more rows at one moment than a machine has GPUs")
             self._rows.append(row)
             return ()
         self._size = len(line)
@@ -200,7 +200,7 @@ def _origin(metadata: Metadata) -> Origin:
 
 
 def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
-    """Return the interval of these rows. Raises ValueError if they are invalid."""
+    """Return the interval of these rows. Raises DamagedError, or one of `NONSENSE`."""
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     fields = {
@@ -222,7 +222,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
         and 0 <= interval.steps <= interval.step
         and interval.segment >= 0
     ):
-        raise ValueError("not an interval that follows")
+        raise DamagedError("not an interval that follows")
     of_rank = {int(one.get("rank") or 0): one for one in reversed(rows)}  # its first GPU's row
     known = {}
     if before is not None and _same_worker(interval, before):

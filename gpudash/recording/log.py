@@ -7,7 +7,6 @@ steps/s takes less than 5 MB. A last line without its end is torn, and a reader 
 
 import os
 import platform
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,9 +19,11 @@ import msgspec
 
 from gpudash.errors import UsageError
 from gpudash.input_file import open_input
+from gpudash.json_input import DamagedError, decoded, refuse_nonsense
 from gpudash.metrics import METRICS, PAIRS_DIGITS
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Record, Settings
+from gpudash.recording.door import refuse_damaged
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -33,11 +34,6 @@ LONGEST_LINE = 1 << 20
 """Bytes. A longer line ends the reading: gpudash writes none."""
 LONGEST_S = 1e9
 """Longest recording in seconds: 30 years."""
-LARGEST = 1 << 63
-"""Bound of the numbers in a log: nanoseconds since 1970 are the largest, and fit into 64 bits."""
-MAY_BE_LARGE = re.compile(rb"\d{19}|\d[eE]")
-"""Matches every line with a number that is not below `LARGEST`. Most lines have none, and looking
-at each of their numbers took a fifth of the time of reading."""
 NONSENSE = (msgspec.MsgspecError, ValueError, ArithmeticError, LookupError, RecursionError)
 """Exceptions from reading an invalid line."""
 ROWS = "recording"
@@ -97,7 +93,7 @@ DIGITS: dict[str | int, int] = {
     if metric.csv == "pairs" or isinstance(metric.csv, int)
 }
 """Decimals of the CSV, so that a CSV made from the log is the same."""
-_LINE = tuple[str, int, int, float, Any]
+_LINE: Any = tuple[str, int, int, float, Any]
 _encode = msgspec.json.Encoder().encode
 
 
@@ -191,9 +187,13 @@ class LineReader(ABC):
         while len(found) < most and (size < LONGEST_LINE or not found):
             line = self._line()
             try:
-                found += self._messages(line)  # a line may hold more than one
+                messages = self._messages(line)  # a line may hold more than one
+                for one in messages:
+                    refuse_damaged(one)
             except NONSENSE:
                 self.refused += 1
+            else:
+                found += messages
             if line is None:
                 break
             size += len(line)
@@ -227,9 +227,7 @@ class LogReader(LineReader):
     def _messages(self, line: bytes | None) -> Sequence[Logged]:
         if line is None:
             return ()
-        source, *numbers, body = fields = msgspec.json.decode(line, type=_LINE)
-        if MAY_BE_LARGE.search(line):
-            refuse_nonsense([*numbers, body])
+        source, *_, body = fields = decoded(line, _LINE)
         if source != ROWS:
             return (msgspec.convert(fields, Envelope),)
         if isinstance(body, list):
@@ -237,12 +235,13 @@ class LogReader(LineReader):
         found = msgspec.convert(body, RowNames | Closed)
         if isinstance(found, Closed):
             return (found,)
+        _refuse_tangled(found.names)
         self._common = found
         return ()
 
     def _interval(self, values: list[Any]) -> Interval:
         if self._common is None:
-            raise ValueError("values without names")
+            raise DamagedError("values without names")
         fields = _nested(zip(self._common.names, values, strict=True))
         fields |= {name: list(fields.get(name, {}).values()) for name in LISTS}
         fields |= {name: getattr(self._common, name) for name in COMMON}
@@ -257,7 +256,7 @@ class LogReader(LineReader):
             and all(burst.began_s < interval.ended_s for burst in bursts)
             and all(ms >= 0 and n > 0 for burst in bursts for ms, n in burst.step_times)
         ):
-            raise ValueError("not an interval that follows")
+            raise DamagedError("not an interval that follows")
         self._ended_s = interval.ended_s
         return interval
 
@@ -265,20 +264,19 @@ class LogReader(LineReader):
 def version_of(path: Path) -> object:
     """Return the version of a log; None if it is none."""
     with suppress(OSError, *NONSENSE), open_input(path) as file:
-        return msgspec.json.decode(file.readline(LONGEST_LINE), type=dict[str, Any])["gpudash_log"]
+        return decoded(file.readline(LONGEST_LINE), dict[str, Any])["gpudash_log"]
     return None
 
 
 def _origin(path: Path, line: bytes) -> Origin:
     try:
-        version = msgspec.json.decode(line, type=dict[str, Any])["gpudash_log"]
+        version = decoded(line, dict[str, Any])["gpudash_log"]
         if version != LOG_VERSION:
             raise UsageError(
                 f"{shown(path)} is a log of version {version!r:.20}: the gpudash that wrote it "
                 f"reads it; this one reads version {LOG_VERSION}, and the CSV beside it"
             )
-        origin = msgspec.json.decode(line, type=Origin)
-        refuse_nonsense(origin.began_s)
+        origin = decoded(line, Origin)
         refuse_nonsense(1 / origin.interval_s)
         for moment in (origin.began_utc, origin.began_utc + timedelta(seconds=LONGEST_S)):
             moment.astimezone(UTC)  # there is no year 10000
@@ -296,6 +294,14 @@ def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
             yield from _flat(one, (*way, name))
     else:
         yield way, value
+
+
+def _refuse_tangled(names: Sequence[Way]) -> None:
+    """Raise DamagedError if these are not the paths of different values."""
+    inner = {way[:length] for way in names for length in range(len(way))}
+    inner |= {(), *((name,) for name in LISTS)}
+    if len(set(names)) < len(names) or inner & set(names):
+        raise DamagedError("paths that lead to one place, or through a value")
 
 
 def _nested(values: Iterator[tuple[Way, Any]]) -> dict[Any, Any]:
@@ -329,12 +335,3 @@ def _short(way: Way, value: Any) -> Any:
 
 def _significant(value: float) -> float:
     return float(f"{value:.5g}")
-
-
-def refuse_nonsense(value: Any) -> None:
-    """Raise ValueError if any number inside is not finite or out of bounds."""
-    if isinstance(value, dict | list):
-        for one in value.values() if isinstance(value, dict) else value:
-            refuse_nonsense(one)
-    elif isinstance(value, int | float) and not -LARGEST < value < LARGEST:
-        raise ValueError("a number that nothing measures")

@@ -14,8 +14,9 @@ from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
 from gpudash.recording.unfold import unfold
 from tests.lives import failed, turns
+from tests.recording.damage import DAMAGE, damaged
 from tests.recording.test_csv_format import GOLDEN, interval, scripted
-from tests.recording.test_log import MUTATIONS, intervals, mutated, recorded
+from tests.recording.test_log import intervals, recorded
 from tests.scripted_run import BEGAN_S, DEVICE, started
 from tests.sinks.test_recording import recorder_of, take
 
@@ -154,10 +155,10 @@ def test_an_invalid_cell_costs_at_most_its_row(tmp_path_factory, column, cell):
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(mutations=MUTATIONS)
-def test_any_damaged_csv_is_read_or_refused_in_a_line(tmp_path_factory, mutations):
-    path = tmp_path_factory.mktemp("mutated") / "run.csv"
-    path.write_bytes(mutated(GOLDEN.read_bytes(), mutations))
+@given(damage=DAMAGE)
+def test_any_damaged_csv_is_read_or_refused_in_a_line(tmp_path_factory, damage):
+    path = tmp_path_factory.mktemp("damaged") / "run.csv"
+    path.write_bytes(damaged(GOLDEN.read_bytes(), damage))
     rows = []
     try:
         rows = intervals(open_recording(path))

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import FIGURES_S
@@ -26,6 +25,7 @@ from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered
 from tests.lives import paused
+from tests.recording.damage import DAMAGE, damaged
 from tests.recording.test_csv_format import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
 from tests.tui import scenes
@@ -186,49 +186,16 @@ def test_a_repeated_row_is_read_once(tmp_path):
     assert reader.refused == len(scripted())
 
 
-MUTATIONS = st.lists(
-    st.tuples(
-        st.sampled_from(["cut", "flip", "swap", "double", "drop", "nan"]),
-        st.integers(0, 2**31),
-        st.integers(0, 255),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-def mutated(whole, mutations):
-    for how, place, value in mutations:
-        lines = whole.splitlines(keepends=True) or [b""]
-        one, other = place % len(lines), value % len(lines)
-        if how == "cut":
-            whole = whole[: place % (len(whole) + 1)]
-        elif how == "flip" and whole:
-            at = place % len(whole)
-            whole = whole[:at] + bytes([value]) + whole[at + 1 :]
-        elif how == "nan":
-            whole = whole.replace(b"0.5", b"NaN", 1 + value)
-        else:
-            if how == "swap":
-                lines[one], lines[other] = lines[other], lines[one]
-            elif how == "double":
-                lines.insert(other, lines[one])
-            else:
-                del lines[one]
-            whole = b"".join(lines)
-    return whole
-
-
 @pytest.fixture(scope="module")
 def log_bytes(tmp_path_factory):
     return recorded(tmp_path_factory.mktemp("log")).read_bytes()
 
 
 @settings(deadline=None)  # a busy machine is no failure
-@given(mutations=MUTATIONS)
-def test_any_damaged_log_is_read_or_refused_in_a_line(tmp_path_factory, log_bytes, mutations):
-    path = tmp_path_factory.mktemp("mutated") / "run.jsonl"
-    path.write_bytes(mutated(log_bytes, mutations))
+@given(damage=DAMAGE)
+def test_any_damaged_log_is_read_or_refused_in_a_line(tmp_path_factory, log_bytes, damage):
+    path = tmp_path_factory.mktemp("damaged") / "run.jsonl"
+    path.write_bytes(damaged(log_bytes, damage))
     rows = []
     with suppress(GpudashError):
         rows = intervals(LogReader(path))

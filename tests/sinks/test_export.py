@@ -3,20 +3,17 @@
 import csv
 import json
 import random
-from contextlib import suppress
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gpudash.errors import ExistsError, GpudashError, RecordingError, UsageError
+from gpudash.errors import ExistsError, RecordingError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import columns
 from gpudash.sinks.export import export, export_to
 from gpudash.sinks.recording import RecordingWriter
 from tests.recording.test_csv_format import scripted
-from tests.recording.test_log import MUTATIONS, ORIGIN, mutated, recorded
+from tests.recording.test_log import ORIGIN, recorded
 from tests.scripted_run import BEGAN_S, started
 from tests.sinks.test_recording import take
 
@@ -103,28 +100,6 @@ def test_nothing_is_overwritten_unless_forced(tmp_path, name):
     assert (tmp_path / name).read_text() == "precious"
     export(log, tmp_path / name, force=True)
     assert (tmp_path / name).read_bytes() != b"precious"
-
-
-@settings(deadline=None)  # a busy machine is no failure
-@given(st.sampled_from([".csv", ".jsonl"]), MUTATIONS)
-def test_any_damaged_log_is_exported_or_refused_in_a_line(tmp_path_factory, suffix, mutations):
-    folder = tmp_path_factory.mktemp("mutated")
-    log = recorded(folder)
-    log.write_bytes(mutated(log.read_bytes(), mutations))
-    with suppress(GpudashError):
-        export(log, folder / f"again{suffix}")
-
-
-@settings(deadline=None)
-@given(st.sampled_from(["tensorboard", "trace"]), MUTATIONS)
-def test_any_damaged_log_is_exported_to_others_or_refused_in_a_line(
-    tmp_path_factory, name, mutations
-):
-    folder = tmp_path_factory.mktemp("mutated")
-    log = recorded(folder)
-    log.write_bytes(mutated(log.read_bytes(), mutations))
-    with suppress(GpudashError):
-        export_to(log, [(name, str(folder / "again.prom"))])
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "trace"])

@@ -207,7 +207,7 @@ def test_the_same_answer_is_painted_once(monkeypatch):
 
 
 @given(
-    st.lists(st.floats(0, 1e5), max_size=6),
+    st.lists(st.floats(-1e18, 1e5), max_size=6),
     st.floats(1e-6, 1e5),
     st.integers(0, 400),
 )

@@ -37,6 +37,14 @@ def test_a_bad_batch_size_names_the_lever_the_text_and_the_valid_range(text: str
         BATCH.parse(text)
 
 
+@pytest.mark.parametrize("text", ["many", "", "-1", "1.5", "9" * 400])
+@pytest.mark.parametrize("name", ["batch_size", "data", "pipelined"])
+def test_from_a_value_that_is_none_there_is_no_step(name: str, text: str) -> None:
+    lever = find(ENTRY.levers, name)
+    with pytest.raises(LeverError, match=f"lever {name}: .* is not valid"):
+        lever.step(text, +1)
+
+
 @pytest.mark.parametrize("text", ["ON", "true", "1", ""])
 def test_a_switch_is_on_or_off_and_nothing_else(text: str) -> None:
     with pytest.raises(LeverError, match="valid: off, on"):

@@ -321,7 +321,7 @@ def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, in
     ends, at_ms = [0], 0.0
     for part in lane.parts:
         at_ms += part.ms
-        ends.append(min(round(at_ms / step_ms * width), width))
+        ends.append(min(max(round(at_ms / step_ms * width), ends[-1]), width))
     columns = [end - begin for begin, end in pairwise(ends)]
     return [*zip(lane.parts, columns, strict=True), (None, width - ends[-1])]
 
