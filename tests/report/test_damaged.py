@@ -83,8 +83,6 @@ READERS = {
     "report": verb("report", "{RUN}", "-o", "{FOLDER}/out.html", "--price", "3"),
     "csv": verb("export", "{RUN}", "-o", "{FOLDER}/out.csv"),
     "jsonl": verb("export", "{RUN}", "-o", "{FOLDER}/out.jsonl"),
-    "openmetrics": verb("export", "{RUN}", "--to", "openmetrics:{FOLDER}/out.om"),
-    "textfile": verb("export", "{RUN}", "--to", "textfile:{FOLDER}/out.prom"),
     "tensorboard": verb("export", "{RUN}", "--to", "tensorboard:{FOLDER}"),
     "trace": verb("export", "{RUN}", "--to", "trace:{FOLDER}/out.trace.json"),
     "compare": verb("compare", "{RUN}", "{RUN}"),
