@@ -38,6 +38,7 @@ class Worker:
         self.blocks = BlockQueue()
         self.segment = 0
         self.trained = 0
+        self.samples_trained = 0
         self.warm_from = 0
         self.waiting = []  # steps enqueued and not finished
         self.sent = []
@@ -182,6 +183,7 @@ class Worker:
 
     def iterate(self, step_ms=None):
         self.trained += 1
+        self.samples_trained += self.samples(self.settings)
         warming_up = self.trained <= self.warm_from
         block = self.blocks.current
         grows_ms = self.grows_ms(block.slow) if block is not None and block.slow else 0.0
@@ -209,7 +211,7 @@ class Worker:
                 until_s=self.now_s,
                 steps=tuple(done),
                 total_steps=self.trained - len(self.waiting),
-                total_samples=0,
+                total_samples=self.samples_trained - sum(one.samples for one in self.waiting),
                 skipped_samples=self.skipped,
             )
         )
