@@ -13,6 +13,7 @@ from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Resume
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Step
 from gpudash.run.normalise import Normaliser
+from gpudash.statistics import total
 from gpudash.training.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started
 
@@ -38,7 +39,7 @@ class Worker:
         self.blocks = BlockQueue()
         self.segment = 0
         self.trained = 0
-        self.samples_trained = 0
+        self.samples_reported = 0
         self.warm_from = 0
         self.waiting = []  # steps enqueued and not finished
         self.sent = []
@@ -183,7 +184,6 @@ class Worker:
 
     def iterate(self, step_ms=None):
         self.trained += 1
-        self.samples_trained += self.samples(self.settings)
         warming_up = self.trained <= self.warm_from
         block = self.blocks.current
         grows_ms = self.grows_ms(block.slow) if block is not None and block.slow else 0.0
@@ -206,12 +206,13 @@ class Worker:
         self.waiting = self.waiting[len(done) :]
         if done and done[-1].segment == self.segment:
             self.proven = dict(self.settings)
+        self.samples_reported = total((self.samples_reported, *(one.samples for one in done)))
         self.sent.append(
             Progress(
                 until_s=self.now_s,
                 steps=tuple(done),
                 total_steps=self.trained - len(self.waiting),
-                total_samples=self.samples_trained - sum(one.samples for one in self.waiting),
+                total_samples=self.samples_reported,
                 skipped_samples=self.skipped,
             )
         )
