@@ -178,3 +178,8 @@ def test_no_two_records_share_an_empty_default(kinds):
 def test_what_is_not_finite_is_null(kinds, value):
     classes, module = kinds
     assert module.encode(classes["Slow"](part="host", ms=value)) == b'{"part":"host","ms":null}'
+
+
+def test_what_is_no_text_is_a_replacement_character():
+    found = plain.encode([{"tr\udcff.py": "\ud800 \udfff"}, "🦆"])
+    assert found.decode() == '[{"tr\ufffd.py":"\ufffd \ufffd"},"🦆"]'
