@@ -31,6 +31,10 @@ def every(folder: Path) -> Path:
     return every_message.recorded(folder)
 
 
+def steps(folder: Path) -> Path:
+    return every_message.recorded(folder, every_step=True)
+
+
 def ranks(folder: Path) -> Path:
     return test_ranks.recorded_from(test_ranks.BEGAN_S, folder / "run.csv")
 
@@ -47,7 +51,7 @@ def sweep(folder: Path) -> Path:
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     """The files of some recordings, by name and file."""
     found = {}
-    for make in (every, ranks, long, sweep):
+    for make in (every, steps, ranks, long, sweep):
         folder = tmp_path_factory.mktemp(make.__name__)
         make(folder)
         found[make.__name__] = {path.name: path.read_bytes() for path in folder.iterdir()}
