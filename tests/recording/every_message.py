@@ -46,7 +46,7 @@ LEVER = training.LeverOffer(
     maximum=8,
     summary="loader workers",
     source="DataLoader",
-    helps=(("next", "workers"),),
+    helps=(("next", "more workers"),),
 )
 BLOCK = commands.Block(number=1, changes={"pipelined": "on"}, min_steps=5, min_s=1.0)
 STRAGGLER = session.Straggler(

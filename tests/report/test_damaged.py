@@ -186,6 +186,14 @@ def test_a_cell_that_nothing_measures_harms_its_rows_alone(
     read_by_all(path)
 
 
+def test_a_word_of_another_gpudash_for_how_a_lever_helps_is_passed_over(tmp_path: Path) -> None:
+    log = every(tmp_path)
+    lines = log.read_bytes().replace(b'"more workers"', b'"later"').splitlines(keepends=True)
+    is_told = b'"at_s"'  # without its states and answers, an answer is looked for in its rows
+    log.write_bytes(b"".join(line for line in lines if is_told not in line))
+    read_by_all(log)
+
+
 @given(data=st.data(), damage=DAMAGE, reader=st.sampled_from([*READERS]))
 def test_any_damage_is_read_or_refused_in_a_line(
     recordings: dict[str, dict[str, bytes]],
