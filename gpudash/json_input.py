@@ -75,8 +75,7 @@ def refuse_impossible(record: msgspec.Struct) -> None:
         if any(len(text) > MOST_DIGITS and text.isdecimal() for text in _texts(record, name)):
             raise DamagedError(f"{name} has a number that nothing measures")
     for name in fields.inner:
-        found = getattr(record, name)
-        for one in (found,) if isinstance(found, msgspec.Struct) else _inside(found):
+        for one in _records(getattr(record, name)):
             refuse_impossible(one)
 
 
@@ -113,6 +112,13 @@ def _members(kind: Any) -> tuple[Any, ...]:
 def _has_record(kind: Any) -> bool:
     is_one = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     return is_one or any(map(_has_record, get_args(kind)))
+
+
+def _records(value: Any) -> Iterator[msgspec.Struct]:
+    if isinstance(value, msgspec.Struct):
+        yield value
+    for one in _inside(value):
+        yield from _records(one)
 
 
 def _inside(value: Any) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from gpudash.format import ABSENT
 from gpudash.protocol.readings import GpuReading
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from workloads import CATALOGUE
-from workloads.levers import Choice, Count, Lever, Switch
+from workloads.levers import MOST_DIGITS, Choice, Count, Lever, Switch
 from workloads.nearest import not_valid
 
 SWITCH = ("off", "on")
@@ -59,7 +59,7 @@ def lever_of(offer: LeverOffer) -> Lever:
     about["helps"], about["waits"] = dict(offer.helps), tuple(map(dict, offer.waits))
     if offer.kind == "switch":
         return Switch(default=offer.default == "on", **about)
-    if offer.kind == "count" and offer.default.isdecimal():
+    if offer.kind == "count" and offer.default.isdecimal() and len(offer.default) <= MOST_DIGITS:
         about |= {"minimum": offer.minimum, "maximum": offer.maximum, "bound": offer.bound}
         return Count(default=int(offer.default), **about)
     return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)

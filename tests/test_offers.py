@@ -42,6 +42,11 @@ def test_a_count_that_is_not_known_is_not_0():
     assert lever_of(offer("count", "")).default_text == "–"
 
 
+def test_a_count_of_more_digits_than_a_number_has_is_none():
+    offer = LeverOffer(name="n", kind="count", default="9" * 5000, summary="", source="")
+    assert isinstance(lever_of(offer), Choice)
+
+
 def test_a_lever_is_refused_with_its_reason_or_because_it_is_not_offered():
     offers = (offer("switch", "off"), offer("count", "", name="other", refusal="not ours"))
     assert refusal("lever", offers) is None

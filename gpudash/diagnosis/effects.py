@@ -24,6 +24,7 @@ from gpudash.diagnosis.pass_effects import (
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
 from gpudash.protocol.answer import Gain
+from workloads.levers import Lever
 
 ERROR = 0.03
 """The model's own error, as a part of the step."""
@@ -228,3 +229,8 @@ EFFECTS: Mapping[str, Effect] = {
     ),
 }
 """How levers help: the words that `helps` of a lever may have."""
+
+
+def helps_of(lever: Lever) -> dict[str, str]:
+    """Return the lever's words by its values, without those of another gpudash's recording."""
+    return {value: word for value, word in lever.helps.items() if word in EFFECTS}

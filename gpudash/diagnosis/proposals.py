@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
@@ -101,7 +101,7 @@ def _estimated(
     if lever.needs_gpu and not step.on_gpu:
         return
     is_fed = settings.get("data", "loader") != "loader"
-    for named, helps in lever.helps.items():
+    for named, helps in helps_of(lever).items():
         effect = EFFECTS[helps]
         value = _value(lever, named, before, step)
         if value is None or effect.on not in (None, "cuda" if step.on_gpu else "cpu"):

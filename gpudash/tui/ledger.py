@@ -11,7 +11,7 @@ from enum import IntEnum
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT
+from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
@@ -123,7 +123,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
 
 def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
     """Return whether the lever is about making batches, and no loader makes any."""
-    helps = row.lever.helps.values()
+    helps = helps_of(row.lever).values()
     about_loading = bool(helps) and all("data" in EFFECTS[one].shortens for one in helps)
     is_fed = settings.get("data", "loader") != "loader"
     return about_loading and is_fed and row.lever.name != "data"

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from gpudash.protocol import commands, inspections, session, training
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.envelope import Envelope
@@ -44,7 +46,7 @@ LEVER = training.LeverOffer(
     maximum=8,
     summary="loader workers",
     source="DataLoader",
-    helps=(("next", "workers"),),
+    helps=(("next", "more workers"),),
 )
 BLOCK = commands.Block(number=1, changes={"pipelined": "on"}, min_steps=5, min_s=1.0)
 STRAGGLER = session.Straggler(
@@ -60,7 +62,7 @@ def messages() -> list:
         training.Hello(can=("levers", "pause"), pid=42),
         commands.Plan(workload="encdec", settings={"batch_size": "8"}, steps=100),
         begun,
-        run.step(10.0),
+        *(run.step(10.0) for _ in range(20)),
         gpu(AT_S, power_w=300.0, throttle="none", mem_used_mib=1024.0),
         host(AT_S, 150.0, core_wait_pct=3.0),
         changed(AT_S, changes={"pipelined": "on"}, settings={"pipelined": "on"}).after(begun),
@@ -118,9 +120,10 @@ def messages() -> list:
     ]
 
 
-def recorded(folder: Path) -> Path:
+def recorded(folder: Path, *, every_step: bool = False) -> Path:
     """Return the log of a run with each kind of message; its rows come after them."""
-    recorder = RecordingWriter(folder / "run.csv", ORIGIN)
+    origin = replace(ORIGIN, every_step=every_step)
+    recorder = RecordingWriter(folder / "run.csv", origin)
     for seq, body in enumerate(messages()):
         recorder.take(Envelope(source="training", seq=seq, sent_s=AT_S, body=body))
     for row in scripted():

@@ -31,6 +31,10 @@ def every(folder: Path) -> Path:
     return every_message.recorded(folder)
 
 
+def steps(folder: Path) -> Path:
+    return every_message.recorded(folder, every_step=True)
+
+
 def ranks(folder: Path) -> Path:
     return test_ranks.recorded_from(test_ranks.BEGAN_S, folder / "run.csv")
 
@@ -47,7 +51,7 @@ def sweep(folder: Path) -> Path:
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     """The files of some recordings, by name and file."""
     found = {}
-    for make in (every, ranks, long, sweep):
+    for make in (every, steps, ranks, long, sweep):
         folder = tmp_path_factory.mktemp(make.__name__)
         make(folder)
         found[make.__name__] = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -178,6 +182,14 @@ def test_a_cell_that_nothing_measures_harms_its_rows_alone(
     path.with_suffix(".jsonl").unlink()
     path.write_bytes(with_cell(path.read_bytes(), column, cell))
     read_by_all(path)
+
+
+def test_a_word_of_another_gpudash_for_how_a_lever_helps_is_passed_over(tmp_path: Path) -> None:
+    log = every(tmp_path)
+    lines = log.read_bytes().replace(b'"more workers"', b'"later"').splitlines(keepends=True)
+    is_told = b'"at_s"'  # without its states and answers, an answer is looked for in its rows
+    log.write_bytes(b"".join(line for line in lines if is_told not in line))
+    read_by_all(log)
 
 
 @given(data=st.data(), damage=DAMAGE, reader=st.sampled_from([*READERS]))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.diagnosis.effects import EFFECTS
+from gpudash.diagnosis.effects import EFFECTS, helps_of
 from gpudash.offers import OF_FROZEN, OF_TRAINING, refusal
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
@@ -36,7 +36,7 @@ class Tunable(NamedTuple):
     @property
     def compiles(self) -> bool:
         """Whether the first step with a new value compiles."""
-        return any(EFFECTS[word].compiles for word in self.lever.helps.values() if word in EFFECTS)
+        return any(EFFECTS[word].compiles for word in helps_of(self.lever).values())
 
     @property
     def rebuilds(self) -> bool:
@@ -135,7 +135,7 @@ def _why_not(
         return "it needs a GPU"
     if lever.name in named:
         return None
-    feeds = any("data" in EFFECTS[word].shortens for word in lever.helps.values())
+    feeds = any("data" in EFFECTS[word].shortens for word in helps_of(lever).values())
     reasons = (
         (
             lever.name in OF_TRAINING,
