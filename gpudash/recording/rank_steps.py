@@ -256,10 +256,11 @@ class RankTracks:
         )
 
 
-def _amount(known: Iterable[Step | Untimed], of: Literal["samples", "tokens"]) -> int | None:
-    """Return what the steps were trained on; what an untimed one was is left out if not known."""
-    amounts = ((getattr(one, of), isinstance(one, Step)) for one in known)
-    return total(amount for amount, is_timed in amounts if is_timed or amount is not None)
+def _amount(known: Sequence[Step | Untimed], of: Literal["samples", "tokens"]) -> int | None:
+    """Return what the steps were trained on; that of an untimed one is left out if not known."""
+    each = ((getattr(one, of), isinstance(one, Step)) for one in known)
+    amounts = [amount for amount, is_timed in each if is_timed or amount is not None]
+    return total(amounts) if amounts or not known else None
 
 
 def in_order(report: Progress) -> Sequence[Step | Untimed]:

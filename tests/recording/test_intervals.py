@@ -122,6 +122,16 @@ def test_steps_that_were_only_counted_are_steps_of_their_row():
     assert [row.values.get("step_ms_p50") for row in rows] == [100, None, None, 100]
 
 
+def test_a_row_of_nothing_but_a_step_of_unknown_samples_has_none():
+    run = Trainer()
+    start = run.start()
+    first = untimed(1, BEGAN_S + 0.3)
+    run.now_s = BEGAN_S + 1
+    report = replace(run.progress(step(2, BEGAN_S + 0.9, 100.0)), untimed=(first,))
+    rows = fold([start, report], close_s=BEGAN_S + 1)
+    assert [(row.samples, row.ranks[0].tokens) for row in rows] == [(None, None), (8, None)]
+
+
 def test_a_pause_after_a_step_that_was_only_counted_begins_then():
     run = Trainer()
     items = [run.start(), *run.steps(4)]
