@@ -6,10 +6,10 @@ Their processes are forked from one that has imported torch, as importing takes 
 import json
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 import torch
-import torch._dynamo  # as the first optimizer does, but once for all of them
 from torch import multiprocessing
 
 from tests.script import declared, kinds, shapes, shapes_libraries  # they add their shapes
@@ -34,6 +34,9 @@ def train(_process, file, names, how):
 
 
 def main():
+    # what the first one that is compiled imports: else each search for models passes it
+    import_module("torch._inductor.compile_fx")
+    torch.compile(torch.add, backend="aot_eager")(torch.ones(1), 1)
     results = {}
     with tempfile.NamedTemporaryFile() as file:
         for name, *of in PROCESSES:  # one at a time, not to slow each other
