@@ -137,12 +137,8 @@ def test_a_phase_that_is_seen_to_be_the_one_before_goes_on_with_it(
     assert phases_ms(step.values) == {"optimizer": 3, "forward": 3 + 1, "backward": 1}
     assert step.parts_ms == {}
 
-    # no overlap: it trained on what it prepared
 
-
-def test_a_step_with_an_unmeasured_half_has_no_device_time(
-    device: Device,
-) -> None:
+def test_a_step_with_an_unmeasured_half_has_no_device_time(device: Device) -> None:
     clock = Clock(device, PHASES, now=device.now, phases_every_s=math.inf)
     enqueue(clock, device, plain(0), 1)
     enqueue(clock, device, first(5, 6, 8), None)  # the last one measured

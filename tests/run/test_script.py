@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Profile, Resume, Stop
 from gpudash.protocol.session import Notice
@@ -36,13 +35,6 @@ from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 WAIT_S = 30.0
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    return rendezvous.begin()
 
 
 class Watched:

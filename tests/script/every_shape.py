@@ -6,7 +6,6 @@ Their processes are forked from one that has imported torch, as importing takes 
 import json
 import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -14,6 +13,7 @@ from torch import multiprocessing
 
 from tests.script import declared, kinds, shapes, shapes_libraries  # they add their shapes
 from tests.script.shape import train as train_all
+from tests.script.toy import import_compiler
 
 MODULE = {name: run.__module__ for name, (run, _) in shapes.SHAPES.items()}
 DECLARED = [name for name, module in MODULE.items() if module == declared.__name__]
@@ -34,9 +34,7 @@ def train(_process, file, names, how):
 
 
 def main():
-    # what the first one that is compiled imports: else each search for models passes it
-    import_module("torch._inductor.compile_fx")
-    torch.compile(torch.add, backend="aot_eager")(torch.ones(1), 1)
+    import_compiler()
     results = {}
     with tempfile.NamedTemporaryFile() as file:
         for name, *of in PROCESSES:  # one at a time, not to slow each other

@@ -63,7 +63,6 @@ def test_training_goes_before_preparation_where_both_could_run(make: Make) -> No
     make(CUDA)
     first = torch.cuda.current_stream()
     side = side_stream(CUDA)
-    assert side is not None
     assert first.priority < side.priority  # lower numbers go first
     make(CUDA)
     assert torch.cuda.current_stream() == first  # or two trainings would not be ordered
