@@ -11,13 +11,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import torch._dynamo  # as the first optimizer does, but once for all ranks
 from torch import distributed, multiprocessing, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, TensorDataset
 
 from gpudash.metrics import phases_ms
-from tests.script.toy import import_compiler, watched
+from tests.script.toy import watched
 
 RANKS = 3
 SLOW = 1
@@ -306,7 +307,6 @@ def one_rank(rank, folder, ranks, shapes):
 def main(shapes, ranks):
     """Train these shapes, or those that the command line names."""
     shapes = {name: shapes[name] for name in sys.argv[1:] or shapes}
-    import_compiler()
     with tempfile.TemporaryDirectory() as folder:
         # forked: torch is imported once, and nothing of it runs before
         multiprocessing.start_processes(
