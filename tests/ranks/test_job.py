@@ -48,8 +48,7 @@ def test_a_step_of_the_job_has_the_samples_of_all_ranks():
         trained(1, samples=96, total_samples=960),
         own=trained(),
     )
-    assert item.steps[0].samples == 32 + 96
-    assert item.total_samples == 320 + 960
+    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 960)
 
 
 def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
@@ -86,15 +85,13 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
 
 def test_a_process_that_trains_alone_beside_others_may_restart():
     item = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
-    assert item.steps[0].samples == 32 + 96
-    assert item.total_samples == 320 + 320
+    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 320)
 
 
 def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
     gone = said(parted(1.0), 1, 2)
     item = of_job(started(0), started(1), trained(1, samples=96), gone, own=trained())
-    assert item.steps[0].samples == 32
-    assert item.total_samples == 320 + 320
+    assert (item.steps[0].samples, item.total_samples) == (32, 320 + 320)
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():

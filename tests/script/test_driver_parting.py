@@ -41,8 +41,7 @@ def test_blocks_end_with_their_dashboard_and_changed_levers_stay(
     assert training.levers.settings["precision"] == "tf32"
     other = connected(training, tmp_path)
     started = other.of("started")[0]
-    assert started.settings["precision"] == "tf32"
-    assert started.requested == {"precision": "tf32"}
+    assert (started.settings["precision"], started.requested) == ("tf32", {"precision": "tf32"})
     assert {step.segment for step in other.reported} == {started.segment}
     # its runs are counted anew
     other.send(blocks(1, 1, {"precision": "bf16"}))
