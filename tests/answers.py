@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpudash.protocol.commands import Block, Blocks
 from gpudash.protocol.envelope import Event
-from tests.lives import turns
+from tests.lives import name_of, turns
 
 
 def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
@@ -24,6 +24,13 @@ def answered_by(events: Iterable[Event]) -> dict[int, list[str]]:
         for number, count in Counter(getattr(event, "answers", ())).items():
             named.setdefault(number, []).extend([name] * count)
     return named
+
+
+def check(answers: dict[int, list[str]], expected: dict[int, type[Event] | str | None]) -> None:
+    """Check that each command is answered once by its number, and how; None: however."""
+    assert {number: len(names) for number, names in answers.items()} == dict.fromkeys(expected, 1)
+    for number, kind in expected.items():
+        assert kind is None or answers[number] == [name_of(kind)], answers[number]
 
 
 def answers_in(events: Iterable[Event]) -> dict[int, list[Event]]:

@@ -150,9 +150,11 @@ class Narrator:
         return self.normaliser.stamp(item, rank)
 
 
-def said(body: object, rank: int = 0, *, source: str = "training", at_s: float = 0.0) -> Envelope:
-    """A message in its envelope, where nobody counts messages."""
-    return Envelope(source=source, rank=rank, seq=0, sent_s=at_s, body=body)
+def said(
+    body: object, rank: int = 0, seq: int = 0, *, source: str = "training", at_s: float = 0.0
+) -> Envelope:
+    """A message in its envelope; its number matters only where somebody counts messages."""
+    return Envelope(source=source, rank=rank, seq=seq, sent_s=at_s, body=body)
 
 
 def stamped(envelopes: Iterable[Envelope]) -> Iterator[Envelope]:

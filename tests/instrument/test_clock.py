@@ -116,8 +116,7 @@ def test_phases_are_the_devices_own_times(
     enqueue(clock, device, list(zip(names, times_ms, strict=True)), 1)
     (step,) = finished(clock, device, 101)
     assert phases_ms(step.values).items() >= expected.items()
-    assert step.parts_ms == parts
-    assert step.values["device_ms"] == 28 - (1 + 5) * (names is HOOKED)
+    assert (step.parts_ms, step.values["device_ms"]) == (parts, 28 - (1 + 5) * (names is HOOKED))
     assert step.finished_s == pytest.approx(100.028)
     assert "cpu_ms" not in step.values
 
@@ -137,12 +136,8 @@ def test_a_phase_that_is_seen_to_be_the_one_before_goes_on_with_it(
     assert phases_ms(step.values) == {"optimizer": 3, "forward": 3 + 1, "backward": 1}
     assert step.parts_ms == {}
 
-    # no overlap: it trained on what it prepared
 
-
-def test_a_step_with_an_unmeasured_half_has_no_device_time(
-    device: Device,
-) -> None:
+def test_a_step_with_an_unmeasured_half_has_no_device_time(device: Device) -> None:
     clock = Clock(device, PHASES, now=device.now, phases_every_s=math.inf)
     enqueue(clock, device, plain(0), 1)
     enqueue(clock, device, first(5, 6, 8), None)  # the last one measured
@@ -218,8 +213,7 @@ def test_after_a_break_a_steps_time_begins_with_the_step(clock: Clock[int], devi
     clock.interrupt()
     enqueue(clock, device, plain(100_001), 2)
     (step,) = finished(clock, device, 201)
-    assert step.step_ms == pytest.approx(6)
-    assert step.finished_s == pytest.approx(200.006)
+    assert (step.step_ms, step.finished_s) == (pytest.approx(6), pytest.approx(200.006))
 
 
 def test_a_break_while_the_device_still_works_counts_no_time_twice(
@@ -243,8 +237,7 @@ def test_clocks_that_drift_apart_take_nothing_from_the_step_after_a_pause(
     clock.interrupt()
     enqueue(clock, device, plain(99_000), 2)
     (step,) = finished(clock, device, 201)
-    assert step.step_ms == pytest.approx(5)
-    assert step.finished_s == pytest.approx(200.005)
+    assert (step.step_ms, step.finished_s) == (pytest.approx(5), pytest.approx(200.005))
 
 
 def test_the_step_time_from_before_a_break_is_forgotten(clock: Clock[int], device: Device) -> None:

@@ -1,6 +1,8 @@
 """What a device reaches at its best; on a GPU too, where there is one."""
 
+from functools import partial
 from itertools import cycle
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -60,10 +62,7 @@ def test_an_autocast_around_the_measurement_changes_nothing(device):
 
 
 def test_a_failing_measurement_returns_none(monkeypatch):
-    def fails(_wanted):
-        raise torch.OutOfMemoryError
-
-    monkeypatch.setattr(peak, "_of_cpu", fails)
+    monkeypatch.setattr(peak, "_of_cpu", Mock(side_effect=torch.OutOfMemoryError))
     assert measure(CPU) is None
 
 
@@ -101,31 +100,16 @@ def precisions():
         return newer, None, None
 
 
-def nothing():
-    pass
-
-
-def older_tf32():
-    torch.backends.cuda.matmul.allow_tf32 = True
-
-
-def older_ieee():
-    torch.backends.cuda.matmul.allow_tf32 = False
-
-
-def older_medium():
-    torch.set_float32_matmul_precision("medium")
-
-
-def newer_tf32():
-    torch.backends.cuda.matmul.fp32_precision = "tf32"
-
-
-def newer_everywhere():
-    torch.backends.fp32_precision = "tf32"
-
-
-SCRIPTS = [nothing, older_tf32, older_ieee, older_medium, newer_tf32, newer_everywhere]
+BACKENDS = torch.backends
+NEWER_EVERYWHERE = partial(setattr, BACKENDS, "fp32_precision", "tf32")
+SCRIPTS = {
+    "nothing": lambda: None,
+    "older tf32": partial(setattr, BACKENDS.cuda.matmul, "allow_tf32", True),
+    "older ieee": partial(setattr, BACKENDS.cuda.matmul, "allow_tf32", False),
+    "older medium": partial(torch.set_float32_matmul_precision, "medium"),
+    "newer tf32": partial(setattr, BACKENDS.cuda.matmul, "fp32_precision", "tf32"),
+    "newer everywhere": NEWER_EVERYWHERE,
+}
 
 
 @pytest.fixture
@@ -139,7 +123,7 @@ def _own_precision():
 
 @pytest.mark.usefixtures("_own_precision")
 @pytest.mark.parametrize("precision", ["fp32", "tf32"])
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
 def test_the_scripts_own_precision_comes_back(script, precision):
     script()
     before = precisions()
@@ -151,7 +135,7 @@ def test_the_scripts_own_precision_comes_back(script, precision):
 
 @pytest.mark.usefixtures("_own_precision")
 def test_a_precision_that_follows_the_general_one_still_does_afterwards():
-    newer_everywhere()
+    NEWER_EVERYWHERE()
     with multiplying("fp32"):
         pass
     torch.backends.fp32_precision = "ieee"

@@ -5,6 +5,7 @@ import threading
 import warnings
 from functools import partial
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -83,10 +84,8 @@ def in_torch(source, **names):
 def test_a_warning_of_torchs_becomes_a_sync_call_with_its_line(window):
     TENSOR.item()
     (call,) = window.stop()
-    assert call.line == here(-2)
-    assert call.file == __file__
+    assert (call.file, call.line, call.what) == (__file__, here(-2), "item")
     assert call.function == "test_a_warning_of_torchs_becomes_a_sync_call_with_its_line"
-    assert call.what == "item"
     assert call.thread == threading.get_native_id()
 
 
@@ -120,16 +119,10 @@ def test_frames_of_gpudash_are_skipped_and_its_own_waits_not_recorded(window, mo
 
 
 def test_a_wait_on_another_thread_has_that_threads_id(window):
-    threads = []
-
-    def waits():
-        threads.append(threading.get_native_id())
-        TENSOR.item()
-
-    thread = threading.Thread(target=waits)
+    thread = threading.Thread(target=TENSOR.item)
     thread.start()
     thread.join()
-    assert [call.thread for call in window.stop()] == threads
+    assert [call.thread for call in window.stop()] == [thread.native_id]
 
 
 def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window):
@@ -189,9 +182,7 @@ def test_a_wait_that_torch_warns_of_and_a_hook_sees_counts_once(debug_mode, monk
 
 
 def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
-    def fails():
-        raise RuntimeError("CUDA error")
-
+    fails = Mock(side_effect=RuntimeError("CUDA error"))
     monkeypatch.setattr(torch._C, "_cuda_synchronize", fails)
     window = looking()
     with pytest.raises(RuntimeError, match="CUDA error"):
@@ -337,9 +328,6 @@ def test_without_cuda_nothing_is_patched(monkeypatch):
 
 
 def test_an_allocator_without_statistics_has_no_retries(debug_mode, monkeypatch):
-    def refuses():
-        raise RuntimeError("not supported by this allocator")
-
-    monkeypatch.setattr(torch.cuda, "memory_stats", refuses)
+    monkeypatch.setattr(torch.cuda, "memory_stats", Mock(side_effect=RuntimeError))
     window = looking()
     assert window.stop() == ()

@@ -47,7 +47,6 @@ def test_a_report_is_read_as_it_was_sent() -> None:
     envelope = read(REPORT)
     assert (envelope.source, envelope.rank, envelope.seq) == ("training", 3, 9)
     assert envelope.sent_s == 13.5
-    assert isinstance(envelope.body, Progress)
     known = {one.name: getattr(REPORT, one.name) for one in fields(REPORT)}
     assert envelope.body == Progress(**known | {"steps": (Step(**STEP._asdict()),)})
 
@@ -72,7 +71,6 @@ def test_a_loss_and_values_that_are_no_numbers_are_not_sent() -> None:
         until_s=1.0, steps=(step,), total_steps=7, total_samples=None, loss=math.nan, loss_step=7
     )
     body = read(odd).body
-    assert isinstance(body, Progress)
     assert (body.loss, body.loss_step, body.total_samples) == (None, 7, None)
     assert body.steps[0].values == {"host_ms": 1.0}
 

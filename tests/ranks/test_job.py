@@ -5,10 +5,9 @@ from itertools import count
 import pytest
 
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Device, Progress, State, Step, TrainingProcess
 from gpudash.ranks.job import Ranks
-from tests.lives import parted, stamped, starting
+from tests.lives import parted, said, stamped, starting
 
 READY_S = count()
 
@@ -20,7 +19,7 @@ def started(rank=0, world_size=1):
         pid=1, ready_s=ready_s, device=device, versions={}, world_size=world_size
     )
     body = State(at_s=0.0, phase="training", process=process, workload="train.py")
-    return Envelope(source="training", rank=rank, seq=0, sent_s=0.0, body=body)
+    return said(body, rank)
 
 
 def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
@@ -28,7 +27,7 @@ def trained(rank=0, samples=32, count=1, total_samples=320, tokens=None):
         step=10, segment=0, samples=samples, tokens=tokens, finished_s=1.0, step_ms=9.0, count=count
     )
     body = Progress(until_s=1.0, steps=(step,), total_steps=10, total_samples=total_samples)
-    return Envelope(source="training", rank=rank, seq=1, sent_s=1.0, body=body)
+    return said(body, rank, 1)
 
 
 def of_job(*envelopes, own):
@@ -49,8 +48,7 @@ def test_a_step_of_the_job_has_the_samples_of_all_ranks():
         trained(1, samples=96, total_samples=960),
         own=trained(),
     )
-    assert item.steps[0].samples == 32 + 96
-    assert item.total_samples == 320 + 960
+    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 960)
 
 
 def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
@@ -77,8 +75,9 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
     assert item.steps[0].samples == 2 * 32
     of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
     assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
-    gone = Envelope(source="training", rank=2, seq=2, sent_s=1.0, body=parted(1.0))
-    item = of_job(*of_three, gone, started(0, 2), trained(1, samples=96), own=trained())
+    item = of_job(
+        *of_three, said(parted(1.0), 2, 2), started(0, 2), trained(1, samples=96), own=trained()
+    )
     assert item.steps[0].samples == 32 + 96
     pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
     assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
@@ -86,20 +85,18 @@ def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
 
 def test_a_process_that_trains_alone_beside_others_may_restart():
     item = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
-    assert item.steps[0].samples == 32 + 96
-    assert item.total_samples == 320 + 320
+    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 320)
 
 
 def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
-    gone = Envelope(source="training", rank=1, seq=2, sent_s=1.0, body=parted(1.0))
+    gone = said(parted(1.0), 1, 2)
     item = of_job(started(0), started(1), trained(1, samples=96), gone, own=trained())
-    assert item.steps[0].samples == 32
-    assert item.total_samples == 320 + 320
+    assert (item.steps[0].samples, item.total_samples) == (32, 320 + 320)
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():
     again = starting(1.0, Plan(workload="", settings={}))
-    restarted = Envelope(source="session", seq=0, sent_s=1.0, body=again)
+    restarted = said(again, source="session")
     own = trained()
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
 

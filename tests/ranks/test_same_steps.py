@@ -136,8 +136,7 @@ def test_a_pass_is_measured_up_to_the_end_of_each_part_and_begins_before_the_fir
 def test_a_rank_is_late_where_it_is_furthest_behind():
     # rank 1 has caught up by the end
     block = first_block(lambda rank, _: {"parts": (10.0 + 3.0 * rank, 20.0 - 3.0 * rank)})
-    assert block.beside_ms == {0: 0.0, 1: 3.0}
-    assert block.late_ms == {0: 0.0, 1: 3.0}
+    assert (block.beside_ms, block.late_ms) == ({0: 0.0, 1: 3.0}, {0: 0.0, 1: 3.0})
 
 
 def test_ranks_that_cut_a_pass_unlike_are_compared_at_its_end():

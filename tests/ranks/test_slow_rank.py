@@ -158,8 +158,7 @@ def test_a_slow_rank_that_changes_is_wandering(ranks, turn_s):
         return {"backward": 3.0} if rank == int(step / steps(turn_s)) % ranks else {}
 
     seen = found(Ranks(ranks, delay=delay), 60)
-    assert seen[-1].kind == "wandering"
-    assert seen[-1].phase == "backward"
+    assert (seen[-1].kind, seen[-1].phase) == ("wandering", "backward")
 
 
 def test_a_rank_with_more_tokens_is_an_imbalance():

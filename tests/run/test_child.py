@@ -23,9 +23,8 @@ time.sleep(600)
 
 
 @pytest.fixture
-def folder(short_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
-    return short_path
+def folder(temporary):
+    return temporary
 
 
 @pytest.fixture

@@ -47,7 +47,6 @@ def test_the_verdict_of_an_ended_ab_is_emitted_once(pairs, verdicts):
     run.until(lambda: comparison.shown().pairs >= pairs)
     found = run.conductor.cancel("ended")
     shown = run.emitted[-1 - verdicts]
-    assert isinstance(shown, ComparisonShown)
     assert (shown.is_over, shown.pairs) == (True, pairs)
     told = [Verdict(text=shown.verdict)] * verdicts
     assert run.of(Verdict) == told

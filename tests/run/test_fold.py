@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Change, Profile
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Hello
 from gpudash.run.fold import MOST_RANKS, Fold
 from gpudash.trace.summary import Summary
 from tests import simulated_ranks
 from tests.diagnosis.trainings import compared
+from tests.lives import said
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, host
 
 ABLE = ("levers", "pause", "restart", "blocks", "record", "profile")
@@ -39,13 +39,13 @@ class Run:
 
     def say(self, *bodies):
         for body in map(self.trainer.say, bodies):
-            one = Envelope(source="training", seq=next(self.seq), sent_s=self.now_s, body=body)
+            one = said(body, seq=next(self.seq), at_s=self.now_s)
             self.fold.take(self.fold.stamp(one))
             if self.now_s >= self.looked_s + self.looks_s:
                 self.look()
 
     def conduct(self, body):
-        one = Envelope(source="session", seq=next(self.seq), sent_s=self.now_s, body=body)
+        one = said(body, seq=next(self.seq), source="session", at_s=self.now_s)
         self.fold.take(self.fold.stamp_own(one))
 
     def look(self):
@@ -209,15 +209,15 @@ def test_however_rarely_somebody_looks_the_same_limits_are_found():
 
 
 def test_what_was_said_is_not_said_again(run):
-    said = deque()
+    told = deque()
     for _ in range(100):
         run.train(0.25, **WAITING)
         if (unsaid := run.fold.unsaid(run.now_s)) is not None:
-            said.append(unsaid)
+            told.append(unsaid)
             run.conduct(unsaid)
-    assert said.popleft().answer is None
-    assert {one.answer.title for one in said} == {"input-bound"}
-    assert len(said) <= 4  # in 25 s
+    assert told.popleft().answer is None
+    assert {one.answer.title for one in told} == {"input-bound"}
+    assert len(told) <= 4  # in 25 s
 
 
 def test_of_too_many_ranks_the_first_are_followed_and_one_line_says_so():
@@ -226,8 +226,7 @@ def test_of_too_many_ranks_the_first_are_followed_and_one_line_says_so():
     for rank in range(MOST_RANKS + 100):
         run = Trainer(stamps=False)
         for seq, body in enumerate((run.start(), run.step())):
-            one = Envelope(source="training", rank=rank, seq=seq, sent_s=0.0, body=body)
-            fold.take(fold.stamp(one))
+            fold.take(fold.stamp(said(body, rank, seq)))
     assert [row.rank for row in fold.snapshot(BEGAN_S).ranks] == list(range(MOST_RANKS))
     assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]
 

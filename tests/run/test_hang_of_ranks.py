@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.commands import Plan
 from gpudash.run.script import ScriptSource
@@ -42,16 +41,13 @@ class Trains(Screen):
 
 
 @pytest.fixture
-def train(monkeypatch, short_path, tmp_path):
+def train(monkeypatch, place, tmp_path):
     """Run the script to its end; it waits until `seen` is true."""
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(Session, "hang_s", HANG_S)
     started = []
 
     def run(*words, seen):
         file = tmp_path / "go on"
-        place = rendezvous.begin()
         held = keep(UserCommand("hangs.py", (*words, str(file))), place)
         source = ScriptSource("hangs.py", held, place)
         plan = Plan(workload="hangs.py", settings={})

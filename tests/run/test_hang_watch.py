@@ -5,9 +5,9 @@ from itertools import count
 import pytest
 
 from gpudash.protocol.commands import Stacks
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
 from gpudash.run.hang_watch import HangWatch
+from tests.lives import said
 from tests.scripted_run import BEGAN_S, Trainer
 
 STACK = 'Stack (most recent call first):\n  File "/home/u/data.py", line 41 in load\n'
@@ -24,8 +24,7 @@ class Run:
         self.step()
 
     def say(self, body, sent_s=BEGAN_S):
-        envelope = Envelope(source="training", seq=next(self.seq), sent_s=sent_s, body=body)
-        self.watch.take(envelope)
+        self.watch.take(said(body, seq=next(self.seq), at_s=sent_s))
 
     def step(self):
         self.say(self.trainer.step(50.0))

@@ -1,11 +1,11 @@
 """Commands for all ranks, over two that answer at once."""
 
 from gpudash.protocol.commands import Blocks, Change
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Refused, TooLate
 from gpudash.run import job_commands
 from gpudash.run.job_commands import JobCommands
 from tests import scripted_worker
+from tests.lives import said
 
 
 class Job:
@@ -41,11 +41,7 @@ class Rank:
         mine = (command.id,)
         refused = Refused(answers=mine, kind="bad_setting", changes={}, reason="no")
         body = TooLate(answers=mine) if self.left >= 0 else refused
-        self.job.commands.note(said(self.rank, body), self.rank)
-
-
-def said(rank, body):
-    return Envelope(source="training", rank=rank, seq=1, sent_s=0.0, body=body)
+        self.job.commands.note(said(body, self.rank, 1), self.rank)
 
 
 def test_a_late_command_is_sent_again_with_a_later_step():
@@ -61,7 +57,7 @@ def test_restarted_ranks_get_a_step_that_they_will_reach():
     job.answers(Change(id=1, settings={}))
     for one in job.members:
         one.step = 5
-        job.commands.note(said(one.rank, scripted_worker.Worker().start()), one.rank)
+        job.commands.note(said(scripted_worker.Worker().start(), one.rank, 1), one.rank)
     job.answers(Change(id=2, settings={}))
     assert job.asked[-1] == job.asked[0] - 95
 

@@ -10,19 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
 from gpudash.run.user_command_process import attach, keep
 from tests.waiting import until
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    return rendezvous.begin()
 
 
 def start(place, code, *arguments):

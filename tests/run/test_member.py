@@ -8,12 +8,12 @@ import pytest
 
 from gpudash.errors import SourceError
 from gpudash.protocol.commands import Figures, Pause
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Hello
 from gpudash.run import lines
 from gpudash.run.lines import Lines
 from gpudash.run.member import MOST_UNREAD, Member
+from tests.lives import said
 
 LONGEST_BYTES = 2000
 
@@ -27,8 +27,7 @@ def pair() -> Iterator[tuple[Member, socket.socket]]:
 
 
 def line(seq: int, body: object) -> bytes:
-    envelope = Envelope(source="training", seq=seq, sent_s=0.0, body=body)
-    return msgspec.json.encode(envelope) + b"\n"
+    return msgspec.json.encode(said(body, seq=seq)) + b"\n"
 
 
 def test_the_last_messages_are_read_before_the_end(pair) -> None:

@@ -11,11 +11,9 @@ import time
 import msgspec
 import pytest
 
-from gpudash import rendezvous
-from gpudash.addresses import LOOPBACK, Address
+from gpudash.addresses import Address
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Change, Stacks
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Joined, Stack
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import (
@@ -42,18 +40,10 @@ from gpudash.run.node_protocol import (
 )
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
 from gpudash.run.normalise import Normaliser
-from gpudash.run.training_processes import TrainingProcesses
-from tests.lives import in_process, told_by
-from tests.waiting import until
+from tests.lives import in_process, said
+from tests.run.listening import TOKEN, Listening
 
-TOKEN = "a token of the tests"
 WAIT_S = 20.0
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    return rendezvous.begin()
 
 
 @pytest.fixture
@@ -72,30 +62,11 @@ def peers(place, pid):
 
 
 def enveloped(body, seq=0, at_s=0.0):
-    said = Envelope(source="training", seq=seq, sent_s=at_s, body=body)
-    return msgspec.json.encode(said) + b"\n"
+    return msgspec.json.encode(said(body, seq=seq, at_s=at_s)) + b"\n"
 
 
-class Here:
-    """The processes of a run that other nodes may connect to, and all their messages."""
-
-    def __init__(self, place):
-        self.nodes = Nodes(Address(LOOPBACK, 0), TOKEN)
-        self.processes = TrainingProcesses(place, self.nodes)
-        self.messages, self.sentences = [], []
-
-    def turn(self):
-        self.messages += self.processes.read()
-        self.sentences += [notice.text for notice in self.processes.notices()]
-
-    def until(self, predicate):
-        return until(lambda: self.turn() or predicate(), lambda: (self.messages, self.sentences))
-
-    def bodies(self, kind):
-        return told_by(self.messages, kind)
-
-    def first(self, kind):
-        return self.until(lambda: self.bodies(kind))[0]
+class Here(Listening):
+    """It may wait for one message, for ranks or for a sentence."""
 
     def envelope(self, kind):
         """Return the only message of this kind, once it has come."""
@@ -139,8 +110,8 @@ class Peer:
         return challenge, said
 
     def send(self, body, rank=8, process=412, source="training"):
-        envelope = Envelope(source=source, rank=rank, seq=0, sent_s=self.clock_s(), body=body)
-        self.send_line(line_of(process, msgspec.json.encode(envelope)))
+        one = said(body, rank, source=source, at_s=self.clock_s())
+        self.send_line(line_of(process, msgspec.json.encode(one)))
 
     @property
     def is_disconnected(self):
@@ -272,8 +243,7 @@ def test_the_processes_of_a_rank_are_read_under_that_rank_unless_it_is_refused(h
 def test_a_nodes_readings_of_rank_0_are_no_repeats_of_local_ones(here, node):
     normaliser = Normaliser()
     read_here = GpuReading(at_s=1.0, index=0, uuid="GPU-8", name="H200", values={})
-    sampled = Envelope(source="telemetry", seq=1_000, sent_s=1.0, body=read_here)
-    assert normaliser.take(sampled) is not None
+    assert normaliser.take(said(read_here, seq=1_000, source="telemetry")) is not None
     node.send(Hello(), rank=0)
     here.knows()
     node.send_line(own_line(HostReading(at_s=1.0, pid=412, values={"cpu_pct": 50.0})))
@@ -529,10 +499,10 @@ def test_a_replayed_answer_and_a_malformed_one_are_denied(here, node):
     _, overheard = peer.prove(run="s")
     peer.receive(Welcome)
     malformed = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
-    for said in (overheard, malformed):
+    for answer in (overheard, malformed):
         thief = Peer(here)
         thief.receive(Challenge)
-        thief.send_line(msgspec.json.encode(said))
+        thief.send_line(msgspec.json.encode(answer))
         thief.receive(Denied)
         assert thief.is_disconnected
 

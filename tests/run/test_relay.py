@@ -26,15 +26,13 @@ from gpudash.run import relay as relays
 from gpudash.run.lines import Lines
 from gpudash.run.member import peer
 from gpudash.run.node_protocol import Challenge, Welcome
-from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
-from gpudash.run.training_processes import TrainingProcesses
-from tests.lives import in_process, told_by
+from tests.lives import in_process
+from tests.run.listening import TOKEN, Listening
 from tests.scripted_run import started
 from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
-TOKEN = "a token of the tests"
 WAIT_S = 20.0
 
 
@@ -45,13 +43,7 @@ def _soon(monkeypatch):
 
 
 @pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    return rendezvous.begin()
-
-
-@pytest.fixture
-def elsewhere(monkeypatch, short_path):
+def elsewhere(short_path):
     """The directory of the listening gpudash's own run."""
     (short_path / "other").mkdir()
     return rendezvous.Rendezvous(short_path / "other")
@@ -62,13 +54,9 @@ def training(place):
     with ExitStack() as at_end:
 
         def start(*words):
-            environment = os.environ | {
-                "_GPUDASH_RUN": str(place.path),
-                "PYTHONPATH": str(Path(__file__).parents[2]),
-            }
             process = subprocess.Popen(
                 [sys.executable, TRAINING, *words],
-                env=environment,
+                env=os.environ | {"_GPUDASH_RUN": str(place.path)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
             )
@@ -80,36 +68,12 @@ def training(place):
         yield start
 
 
-class Dashboard:
-    """A gpudash that listens."""
-
-    def __init__(self, place, address=None, token=TOKEN):
-        self.nodes = Nodes(address or Address(LOOPBACK, 0), token)
-        self.address = self.nodes.address
-        self.processes = TrainingProcesses(place, self.nodes)
-        self.messages, self.sentences = [], []
-
-    def until(self, predicate):
-        def turn():
-            self.messages += self.processes.read()
-            self.sentences += [notice.text for notice in self.processes.notices()]
-            return predicate()
-
-        return until(turn, lambda: (self.messages[-3:], self.sentences))
-
-    def bodies(self, kind):
-        return told_by(self.messages, kind)
-
-    def first(self, kind):
-        return self.until(lambda: self.bodies(kind))[0]
-
-
 @pytest.fixture
 def dashboard(elsewhere):
     with ExitStack() as at_end:
 
         def listen(**options):
-            one = Dashboard(elsewhere, **options)
+            one = Listening(elsewhere, **options)
             at_end.callback(one.processes.close)
             return one
 
@@ -430,25 +394,3 @@ def test_a_relay_without_a_connection_ends_at_once(place):
             assert select.select([silent], [], [], WAIT_S)[0]
             began_s = time.monotonic()
         assert time.monotonic() - began_s < relays.ANSWER_S / 2
-
-
-def test_the_gpu_of_each_rank_of_the_node_is_read(monkeypatch, dashboard, relayed, training):
-    """A source of readings reads one GPU for each rank that it watches."""
-    watched = set()
-
-    class Readings:
-        def watch(self, process, rank=0):
-            watched.add((rank, process.device.uuid))
-
-        def read(self):
-            return []
-
-        def close(self):
-            pass
-
-    monkeypatch.setattr(relays, "TelemetrySource", Readings)
-    here = dashboard()
-    relayed(here.address)
-    for rank in ("4", "5"):
-        training("--rank", rank, "--world-size", "8")
-    here.until(lambda: {rank for rank, _ in watched} == {4, 5})

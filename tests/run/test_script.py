@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Profile, Resume, Stop
 from gpudash.protocol.session import Notice
@@ -36,13 +35,6 @@ from tests.waiting import until
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 WAIT_S = 30.0
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    return rendezvous.begin()
 
 
 class Watched:
@@ -520,13 +512,6 @@ def test_why_gpudash_failed_is_said_in_a_line(place):
     place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
     said = told(told_of(place, Ended())[1], Notice)[-1].text
     assert said.endswith("torch: not with torch 2.99: it has no such thing")
-
-
-def test_a_flood_of_output_is_thinned_and_its_end_is_whole(run):
-    watched = run("-c", "for _ in range(60): print(('x' * 99 + '\\n') * 1000)\nprint('last')")
-    watched.end()
-    assert watched.lines()[-1] == "last"
-    assert sum(map(len, watched.lines())) < 4_000_000
 
 
 # ── a session over it ───────────────────────────────────────────────────────────────────

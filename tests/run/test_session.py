@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,11 +59,6 @@ def begin() -> Iterator[Begin]:
     yield start
     for session in sessions:
         session.close()
-
-
-def kill(pid: int | None) -> None:
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
 
 
 def described(folder: Path, name: str = "run") -> dict[str, Any]:
@@ -156,10 +150,10 @@ def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
 def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:
     session, screen = begin()
     running = screen.until(lambda s: s.total_steps > 5)
-    os.kill(running.worker_pid or 0, signal.SIGSTOP)  # or the answer would come at once
+    os.kill(running.worker_pid, signal.SIGSTOP)  # or the answer would come at once
     session.profile(3, tmp_path / "trace.json")
     assert screen.until(lambda s: s.profiling).profile is None
-    os.kill(running.worker_pid or 0, signal.SIGCONT)
+    os.kill(running.worker_pid, signal.SIGCONT)
     found = screen.until(lambda s: s.profile)
     assert (found.profiling, found.profile.path) == (False, str(tmp_path / "trace.json"))
     assert found.profile_of == (running.workload, running.settings)
@@ -180,7 +174,7 @@ def test_a_dead_worker_is_reported_and_another_one_takes_over(begin: Begin) -> N
     first = screen.until(lambda s: s.results and s.results[0].steps > 5)
     session.change({"pipelined": "on"})
     screen.until(lambda s: any("switching" in line for line in screen.log))
-    kill(first.worker_pid)
+    os.kill(first.worker_pid, signal.SIGKILL)
     failed = screen.until(lambda s: s.state == "failed")
     assert failed.status == "the training process was killed by SIGKILL"  # no printed line did it
     assert screen.failures[0].kind == "error"
@@ -212,7 +206,7 @@ def test_a_recording_names_the_failure_that_ended_it(
         fail = Mock(side_effect=ZeroDivisionError("oops"))
         monkeypatch.setattr("gpudash.run.fold.TimeAccount.fold", fail)
     else:
-        kill(pid)
+        os.kill(pid, signal.SIGKILL)
     assert session.wait(PATIENCE_S)
     session.close()
     (failure,) = described(tmp_path)["failures"]
@@ -258,7 +252,6 @@ def test_a_bad_setting_fails_with_its_reason_and_leaves_no_file(
 ) -> None:
     session, screen = begin(record=tmp_path / "run.csv", settings={"batch_size": "900000"})
     assert session.wait(PATIENCE_S)
-    assert session.failure is not None
     assert session.failure.kind == "bad_setting"
     session.close()
     assert list(tmp_path.iterdir()) == []
@@ -309,14 +302,11 @@ def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_p
     assert described(tmp_path)["complete"]
 
 
-def test_nothing_that_a_killed_worker_kept_outlives_it(
-    begin: Begin, short_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+def test_nothing_that_a_killed_worker_kept_outlives_it(begin: Begin, temporary: Path) -> None:
     _, screen = begin()
     first = screen.until(lambda s: s.total_steps > 5)
-    (kept,) = short_path.iterdir()
+    (kept,) = temporary.iterdir()
     (kept / "listener-of-a-loader").touch()
-    kill(first.worker_pid)
+    os.kill(first.worker_pid, signal.SIGKILL)
     screen.until(lambda s: s.state == "failed")
-    assert not list(short_path.iterdir())
+    assert not list(temporary.iterdir())

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.protocol.training import Progress, State
 from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.turns import Claim, Turn
@@ -60,13 +59,6 @@ def test_a_claim_ends_with_its_process(tmp_path):
         turn.give_way()
         other.kill()
     assert takes_over(turn)
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    return rendezvous.begin()
 
 
 def test_a_source_gives_the_training_away_and_takes_it_back(place):

@@ -77,13 +77,6 @@ def open_files() -> set[str]:
 
 
 @pytest.fixture
-def temporary(short_path, monkeypatch):
-    """The folder in which a worker process creates its directory."""
-    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
-    return short_path
-
-
-@pytest.fixture
 def leaves_nothing(temporary):
     """Check that no file and no directory is left behind."""
     before = open_files()

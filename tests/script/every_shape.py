@@ -9,11 +9,11 @@ import tempfile
 from pathlib import Path
 
 import torch
-import torch._dynamo  # as the first optimizer does, but once for all of them
 from torch import multiprocessing
 
 from tests.script import declared, kinds, shapes, shapes_libraries  # they add their shapes
 from tests.script.shape import train as train_all
+from tests.script.toy import import_compiler
 
 MODULE = {name: run.__module__ for name, (run, _) in shapes.SHAPES.items()}
 DECLARED = [name for name, module in MODULE.items() if module == declared.__name__]
@@ -34,6 +34,7 @@ def train(_process, file, names, how):
 
 
 def main():
+    import_compiler()
     results = {}
     with tempfile.NamedTemporaryFile() as file:
         for name, *of in PROCESSES:  # one at a time, not to slow each other

@@ -99,26 +99,29 @@ def test_how_many_steps_there_are(optimizers, expected, steps):
     assert sum(ends.count(one) for one in "|¦+") in steps
 
 
+def step(boundaries, optimizers, *, afresh=True):
+    """Have each of these step; return what the end of each update is."""
+    ends = []
+    for optimizer in optimizers:
+        boundaries.update_begins(optimizer, afresh=afresh)
+        ends.append(boundaries.update_ends())
+    return ends
+
+
 def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
     boundaries = Boundaries()
-    for _ in range(3):
-        boundaries.update_begins("A", afresh=True)
-        assert boundaries.update_ends() == "ends"
+    assert step(boundaries, "AAA") == ["ends"] * 3
     for optimizer in "AB":  # in one backward pass
         assert boundaries.update_begins(optimizer, afresh=True) == "goes on"
     assert boundaries.update_ends() == "ends"
-    boundaries.update_begins("A", afresh=True)
-    assert boundaries.update_ends() == "may end"  # B is due
+    assert step(boundaries, "A") == ["may end"]  # B is due
 
 
 def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
     boundaries = Boundaries()
-    for optimizer in "DGDG":
-        boundaries.update_begins(optimizer, afresh=True)
-        boundaries.update_ends()
+    step(boundaries, "DGDG")
     boundaries.forget("G")
-    boundaries.update_begins("D", afresh=True)
-    assert boundaries.update_ends() == "ends"
+    assert step(boundaries, "D") == ["ends"]
 
 
 def test_many_optimizers_within_one_backward_pass_end_one_step():
@@ -170,20 +173,16 @@ def test_passes_without_an_optimizer_are_steps_until_one_steps():
     boundaries = Boundaries()
     assert boundaries.feed("pass") == "goes on"
     assert [boundaries.feed(symbol) for symbol in ("passes alone", "pass")] == ["ends", "ends"]
-    boundaries.update_begins("A", afresh=True)
-    assert (boundaries.update_ends(), boundaries.feed("pass")) == ("ends", "goes on")
+    assert (step(boundaries, "A"), boundaries.feed("pass")) == (["ends"], "goes on")
 
 
 @pytest.mark.parametrize("known", ["", "A", "AB"])
 def test_an_optimizer_that_steps_after_such_a_pass_belongs_to_its_step(known):
     boundaries = Boundaries()
-    for optimizer in known * 3:
-        boundaries.update_begins(optimizer, afresh=True)
-        boundaries.update_ends()
+    step(boundaries, known * 3)
     boundaries.feed("no more comes")
     assert boundaries.feed("passes alone") == "ends"
-    boundaries.update_begins("A", afresh=False)
-    assert boundaries.update_ends() == "late"
+    assert step(boundaries, "A", afresh=False) == ["late"]
     said = []
     for _ in range(3):
         said += [boundaries.feed("pass"), boundaries.update_begins("A", afresh=None)]
@@ -199,5 +198,4 @@ def test_an_optimizer_that_is_due_is_awaited_no_longer_once_nothing_more_can_com
     assert boundaries.update_ends() == "may end"
     assert boundaries.feed("no more comes") == "had ended"
     assert boundaries.feed("no more comes") == "goes on"
-    boundaries.update_begins("G", afresh=False)
-    assert boundaries.update_ends() == "late"
+    assert step(boundaries, "G", afresh=False) == ["late"]

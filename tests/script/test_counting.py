@@ -2,7 +2,8 @@
 
 import time
 import weakref
-from threading import Thread, get_ident
+from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 
 import pytest
 import torch
@@ -65,11 +66,8 @@ class Tracker:
 
     def elsewhere(self, run):
         """What it returns on another thread."""
-        results = []
-        thread = Thread(target=lambda: results.append(run()))
-        thread.start()
-        thread.join()
-        return results[0]
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(run).result()
 
 
 def test_a_step_is_counted_and_the_next_one_has_not_begun():
@@ -141,12 +139,9 @@ def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():
     assert count_backward(tracker.counting, weights * 2)
     assert tracker.tally.loss is None
     assert not count_backward(tracker.counting, [weights.sum()])
-
-
-def test_no_loss_is_kept_where_nobody_reads_it():
-    tracker = Tracker(keeps_loss=False)
-    assert count_backward(tracker.counting, torch.tensor(3.0))
-    assert (tracker.tally.loss, tracker.counting.next_begun) == (None, True)
+    nobody_reads = Tracker(keeps_loss=False)
+    assert count_backward(nobody_reads.counting, torch.tensor(3.0))
+    assert (nobody_reads.tally.loss, nobody_reads.counting.next_begun) == (None, True)
 
 
 class Refuses(TorchDispatchMode):

@@ -28,7 +28,7 @@ from gpudash.recording.intervals import Intervals
 from gpudash.run.normalise import Normaliser
 from gpudash.script import driver as driver_module
 from tests import waiting
-from tests.answers import blocks
+from tests.answers import blocks, check
 from tests.lives import name_of, turns
 from tests.script.toy_script import Dashboard, Script, answered, connected, path, script
 from tests.waiting import until
@@ -151,23 +151,17 @@ def test_every_command_gets_one_answer_with_its_id(
     case: str, training, tmp_path, monkeypatch, *, together: bool
 ) -> None:
     commands, expected = CASES[case]
-    left = list(commands)
+    left = [commands] if together else [[one] for one in commands]
 
     def react(dashboard: Dashboard, event: Event) -> None:
         if isinstance(event, Progress) and left:
-            now = list(left) if together else left[:1]
-            del left[: len(now)]
-            dashboard.send(*now)
+            dashboard.send(*left.pop(0))
 
     monkeypatch.chdir(tmp_path)  # where traces go
     dashboard = Dashboard(path(tmp_path), react)
     training.until(lambda: not left and expected.keys() <= answered(dashboard).keys())
     training.goes_on()
-    answers = answered(dashboard)
-    assert answers.keys() == expected.keys()
-    assert all(len(names) == 1 for names in answers.values()), answers
-    for number, kind in expected.items():
-        assert kind is None or answers[number] == [name_of(kind)], answers[number]
+    check(answered(dashboard), expected)
     assert not training.root.keeps_calls
     assert training.root.newest is None
 

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -40,8 +41,7 @@ def test_blocks_end_with_their_dashboard_and_changed_levers_stay(
     assert training.levers.settings["precision"] == "tf32"
     other = connected(training, tmp_path)
     started = other.of("started")[0]
-    assert started.settings["precision"] == "tf32"
-    assert started.requested == {"precision": "tf32"}
+    assert (started.settings["precision"], started.requested) == ("tf32", {"precision": "tf32"})
     assert {step.segment for step in other.reported} == {started.segment}
     # its runs are counted anew
     other.send(blocks(1, 1, {"precision": "bf16"}))
@@ -77,25 +77,17 @@ class PreemptedError(Exception):
     pass
 
 
-def preempt(*_: object) -> None:
-    raise PreemptedError
-
-
-def interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 @pytest.mark.parametrize(
     ("rest", "error"),
     [
-        (interrupted, KeyboardInterrupt),
+        (Mock(side_effect=KeyboardInterrupt), KeyboardInterrupt),
         (lambda _: signal.raise_signal(signal.SIGUSR1), PreemptedError),
     ],
 )
 def test_what_an_interrupt_or_a_signal_handler_raises_in_a_pause_reaches_the_script(
     training, dashboard, monkeypatch, rest, error
 ) -> None:
-    before = signal.signal(signal.SIGUSR1, preempt)
+    before = signal.signal(signal.SIGUSR1, Mock(side_effect=PreemptedError))
     monkeypatch.setattr(CommandLoop, "rest", rest)
     dashboard.send(Pause(id=1))
     with pytest.raises(error):
@@ -133,6 +125,14 @@ def test_a_dashboard_that_reads_nothing_delays_no_step_and_may_reconnect(
 # ── failures ────────────────────────────────────────────────────────────────────────────
 
 
+def stopped(training, dashboard, why) -> None:
+    """Check that gpudash says so, puts the levers back and measures nothing more."""
+    training.until(lambda: dashboard.gone)
+    (notice,) = dashboard.of(Notice)
+    assert notice.text == f"gpudash stopped measuring: {why}; the training goes on"
+    assert (training.levers.settings["precision"], training.active) == ("fp32", False)
+
+
 def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(
     training, dashboard, tmp_path
 ) -> None:
@@ -140,14 +140,8 @@ def test_a_failure_of_gpudash_ends_measuring_and_not_the_training(
     training.until(lambda: training.levers.settings["precision"] == "bf16")
     training.levers.fails = ValueError
     dashboard.send(Change(id=2, settings={"precision": "tf32"}))
-    training.until(lambda: dashboard.gone)
-    (notice,) = dashboard.of(Notice)
-    assert notice.text == (
-        "gpudash stopped measuring: ValueError: out of order; the training goes on"
-    )
+    stopped(training, dashboard, "ValueError: out of order")
     assert 1 in answered(dashboard)
-    assert training.levers.settings["precision"] == "fp32"
-    assert not training.active
     training.goes_on()
     assert not path(tmp_path).exists()
 
@@ -165,14 +159,7 @@ def test_after_a_hook_failed_levers_are_put_back_at_the_next_border(training, da
     training.driver.failed("backward", RuntimeError("odder"))
     assert training.levers.settings["precision"] == "bf16"  # in the middle of a step
     training.step()
-    training.until(lambda: dashboard.gone)
-    (notice,) = dashboard.of(Notice)
-    assert notice.text == (
-        "gpudash stopped measuring: its hook on forward failed: RuntimeError: odd; "
-        "the training goes on"
-    )
-    assert training.levers.settings["precision"] == "fp32"
-    assert not training.active
+    stopped(training, dashboard, "its hook on forward failed: RuntimeError: odd")
 
 
 # ── children ────────────────────────────────────────────────────────────────────────────

@@ -124,8 +124,7 @@ def test_nothing_inside_a_declared_step_is_an_evaluation(results):
 
 def test_the_first_declared_step_ends_steps_that_are_timed_together(trained):
     one = trained["declared, together"]["after_steps_that_were_found"]
-    assert one["failures"] == []
-    assert one["steps"] == one["expected"]
+    assert (one["failures"], one["steps"]) == ([], one["expected"])
     steps_alone = [record["step"] for record in one["records"] if record["count"] == 1]
     assert steps_alone[-9:] == [*range(7, 16)]
 

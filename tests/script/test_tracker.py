@@ -14,8 +14,7 @@ def results(results_of):
 @pytest.mark.parametrize("shape", shapes.SHAPES)
 def test_the_number_of_steps_is_exact_and_all_but_the_first_are_measured(results, shape):
     one = results[shape]
-    assert one["failures"] == []
-    assert one["steps"] == one["expected"]
+    assert (one["failures"], one["steps"]) == ([], one["expected"])
     assert one["closed"] == [record["step"] for record in one["records"]]
     assert one["closed"] == sorted(set(one["closed"]))
     assert one["closed"][-1] == one["steps"]
@@ -45,8 +44,7 @@ def test_an_ordinary_loop_has_a_border_after_each_step_and_is_timed_from_the_sec
     results, shape
 ):
     steps = list(range(1, results[shape]["steps"] + 1))
-    assert results[shape]["borders"] == steps
-    assert results[shape]["closed"] == steps[1:]
+    assert (results[shape]["borders"], results[shape]["closed"]) == (steps, steps[1:])
 
 
 @pytest.mark.parametrize(

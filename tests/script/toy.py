@@ -1,6 +1,7 @@
 """An observer that records its calls, for scripts that the tests run."""
 
 import gc
+from importlib import import_module
 
 import torch
 
@@ -66,6 +67,15 @@ def results(toy, cases, told):
         toy.look()
         found[name] = told(toy) | more
     return found
+
+
+def import_compiler():
+    """Import what the first model that is compiled does; for all processes that are forked then.
+
+    Each search for models would pass it, too, were it imported later than the objects frozen there.
+    """
+    import_module("torch._inductor.compile_fx")
+    torch.compile(torch.add, backend="aot_eager")(torch.ones(1), 1)
 
 
 def watched():

@@ -3,6 +3,8 @@
 They are the process's, and other tests move them: these have one of their own.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -42,11 +44,8 @@ def by_the_older_interface():
     torch.set_float32_matmul_precision("medium")
 
 
-def by_ieee_through_the_newer_interface():
-    CUDA.matmul.fp32_precision = "ieee"
-
-
-OLDER = [by_default, by_the_older_interface, by_ieee_through_the_newer_interface]
+BY_IEEE = partial(setattr, CUDA.matmul, "fp32_precision", "ieee")
+OLDER = [by_default, by_the_older_interface, BY_IEEE]
 
 
 @pytest.mark.parametrize("script", OLDER)
@@ -73,27 +72,18 @@ def test_a_script_of_the_newer_interface_is_moved_through_it():
     assert newer() == before
 
 
-def by_the_older_interface_of_products():
-    CUDA.matmul.allow_tf32 = True
-
-
-def by_high():
-    torch.set_float32_matmul_precision("high")
-
-
-def by_the_newer_interface():
-    CUDA.matmul.fp32_precision = "tf32"
+BY_HIGH = partial(torch.set_float32_matmul_precision, "high")
 
 
 @pytest.mark.parametrize(
     ("script", "value"),
     [
         (by_default, "fp32"),
-        (by_high, "tf32"),
+        (BY_HIGH, "tf32"),
         (by_the_older_interface, "tf32"),
-        (by_the_older_interface_of_products, "tf32"),
-        (by_the_newer_interface, "tf32"),
-        (by_ieee_through_the_newer_interface, "fp32"),
+        (partial(setattr, CUDA.matmul, "allow_tf32", True), "tf32"),
+        (partial(setattr, CUDA.matmul, "fp32_precision", "tf32"), "tf32"),
+        (BY_IEEE, "fp32"),
     ],
 )
 def test_the_scripts_own_precision_is_read_whatever_interface_it_uses(script, value):
@@ -117,7 +107,7 @@ def test_tf32_that_the_script_turns_on_later_is_read_again_but_not_that_of_the_l
     moved.update(found(model, device="cuda"))
     assert moved.resolve({"precision": "script"})["precision"] == "fp32"
     moved.restore()
-    by_high()
+    BY_HIGH()
     moved.update(found(model, device="cuda"))
     assert moved.settings["precision"] == "tf32"
 

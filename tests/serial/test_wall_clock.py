@@ -20,7 +20,7 @@ from tests.worker.in_process import FakeEntry, Run
 from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
-STEPS = 300
+STEPS = 200
 PHASE_S, OUTSIDE_S = 0.004, 0.002
 
 
@@ -70,6 +70,12 @@ def explained_beside(watch: Stopwatch, found: TimeBreakdown) -> bool:
     return found.unattributed_s <= others_s + 0.1 * found.wall_s
 
 
+def watched() -> tuple[Stopwatch, FakeEntry]:
+    """Return a stopwatch, and a workload that stays within its phases."""
+    watch = Stopwatch()
+    return watch, FakeEntry(during={"forward": watch.within, "idle": watch.end})
+
+
 def stop_after_many_steps(run: Run, _event: Event) -> None:
     if run.training.trained_steps >= STEPS:
         run.stop()
@@ -89,8 +95,7 @@ def test_a_sleep_outside_every_phase_is_unexplained_in_full():
 
 
 def test_a_training_that_stays_within_its_phases_leaves_little_unexplained():
-    watch = Stopwatch()
-    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    watch, entry = watched()
     began_s = time.monotonic()
     found = account(Run(entry, stop_after_many_steps).until_stopped(), began_s)
     assert explained_beside(watch, found)
@@ -130,8 +135,7 @@ def moved(number: int) -> Block:
 
 @pytest.mark.parametrize("switching", [False, True])
 def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
-    watch = Stopwatch()
-    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    watch, entry = watched()
     run = Run(entry, stop_after_many_steps)
     blocks = tuple(moved(number) for number in range(200))
     run.until_stopped(*([Blocks(id=4, run=1, blocks=blocks)] if switching else []))
@@ -144,8 +148,7 @@ def test_steps_a_second_agree_with_an_outside_stopwatch(*, switching: bool):
 
 
 def test_what_is_trained_without_instruments_is_not_unexplained():
-    watch = Stopwatch()
-    entry = FakeEntry(during={"forward": watch.within, "idle": watch.end})
+    watch, entry = watched()
     blocks = tuple(
         Block(number=number, changes={}, min_steps=20, min_s=0.0, wall_clock=wall_clock)
         for number, wall_clock in enumerate(["uninstrumented", "instrumented"] * 4)

@@ -15,8 +15,8 @@ from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused
 from gpudash.worker import memory_needs
 from gpudash.worker.__main__ import describe
-from tests.answers import answered_by, answers_in, blocks
-from tests.lives import name_of, turns
+from tests.answers import answered_by, answers_in, blocks, check
+from tests.lives import turns
 from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, Run, stop_when
 
 
@@ -101,9 +101,7 @@ def test_every_command_is_answered_once_by_its_id(
     run = Run(FITS_3, react).until_stopped()
     answers = answered_by(run.events)
     answers.pop(0, None)  # the stop that ends the test
-    assert {number: len(names) for number, names in answers.items()} == dict.fromkeys(expected, 1)
-    for number, kind in expected.items():
-        assert kind is None or answers[number] == [name_of(kind)], answers[number]
+    check(answers, expected)
 
 
 def test_a_second_pause_changes_nothing() -> None:

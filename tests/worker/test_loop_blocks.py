@@ -147,8 +147,7 @@ def test_a_refused_change_leaves_the_comparison_running():
     change = Change(id=9, settings={"batch_size": "0"})
     run = Run(ENTRY, when(begins(0), change)).until_stopped(THREE)
     assert [event.changes for event in run.of(Refused)] == [change.settings]
-    assert run.entered == [0, 1, 2, None]
-    assert run.training.settings["batch_size"] == "2"
+    assert (run.entered, run.training.settings["batch_size"]) == ([0, 1, 2, None], "2")
 
 
 @pytest.mark.parametrize("wall_clock", [None, "instrumented", "uninstrumented"])

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_where_nothing_can_be_kept_torch_chooses(
     elif obstacle == "no permission":
         monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
     else:
-        monkeypatch.setattr(Path, "home", no_home)
+        monkeypatch.setattr(Path, "home", Mock(side_effect=RuntimeError))
     cache.keep_compiled_code()
     assert not os.environ[VARIABLE]
 
@@ -61,7 +62,3 @@ def test_what_compilers_keep_for_a_moment_goes_with_the_worker(
     compiler = "import tempfile; print(tempfile.gettempdir())"
     assert done(sys.executable, "-c", compiler).stdout == f"{scratch}\n"
     assert tempfile.gettempdir() == usual  # as torch keeps precompiled headers there
-
-
-def no_home() -> Path:
-    raise RuntimeError

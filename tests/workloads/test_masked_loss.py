@@ -378,8 +378,7 @@ def test_samples_are_random_and_the_same_every_time() -> None:
 
 def test_a_cpu_takes_smaller_batches_by_default() -> None:
     training = Training(ENTRY, {"num_workers": "0", "data": "cached"}, CPU)
-    assert training.settings["batch_size"] == "16"
-    assert training.settings["model_scale"] == "small"
+    assert (training.settings["batch_size"], training.settings["model_scale"]) == ("16", "small")
 
 
 def test_a_batch_that_cannot_fit_the_host_is_refused(make: Make) -> None:

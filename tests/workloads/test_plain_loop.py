@@ -25,8 +25,6 @@ def make() -> Iterator[Make]:
 @pytest.fixture(scope="module")
 def plain_loop() -> Any:
     spec = spec_from_file_location("plain_loop", PATH)
-    assert spec is not None
-    assert spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,13 +1,28 @@
 """Two loaders of a workload, kept while settings of the loader are compared: one rests."""
 
 from collections.abc import Iterator
-from multiprocessing import active_children
 
 import pytest
 
+from tests.resting_loaders import (
+    MORE,
+    pids,
+    test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced,
+    test_no_worker_is_left_at_the_end,
+    test_none_rests_once_the_blocks_have_ended,
+    test_two_loaders_are_kept_at_most,
+    test_workers_rest_and_take_over_again,
+)
 from tests.workloads.trainings import CPU, Make, assert_same, making, train
 from workloads.training import WARMUP_STEPS, Training
 
+__all__ = [
+    "test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced",
+    "test_no_worker_is_left_at_the_end",
+    "test_none_rests_once_the_blocks_have_ended",
+    "test_two_loaders_are_kept_at_most",
+    "test_workers_rest_and_take_over_again",
+]
 ONE, TWO = {"num_workers": "1"}, {"num_workers": "2"}
 
 
@@ -22,17 +37,39 @@ def kept(make: Make, **levers: str) -> Training:
     return training
 
 
-def workers() -> set[int | None]:
-    return {one.pid for one in active_children()}
+class Feed:
+    """A workload's loader, with a training beside it that loads its batches itself."""
+
+    started_anew = 0
+
+    def __init__(self, make: Make) -> None:
+        self.alone, self.training = make(num_workers="0"), kept(make)
+
+    def block(self, workers: str) -> None:
+        self.training.change({"num_workers": workers})
+
+    def take(self) -> None:
+        assert_same(CPU, train(self.training, MORE), train(self.alone, MORE))
+
+    def blocks_end(self) -> None:
+        self.training.keep_loaders(keeps=False)
+        self.take()
+
+    def leave(self) -> None:
+        self.training.close()
 
 
-@pytest.mark.parametrize("pipelined", ["off", "on"])
-def test_the_order_of_the_batches_stays(make: Make, pipelined: str) -> None:
-    alone, switched = make(num_workers="0"), kept(make, pipelined=pipelined)
+@pytest.fixture
+def feed(make: Make) -> Feed:
+    return Feed(make)
+
+
+def test_the_order_of_the_batches_stays_on_two_streams_too(make: Make) -> None:
+    alone, switched = make(num_workers="0"), kept(make, pipelined="on")
     for changes in (TWO, ONE, {"prefetch_factor": "3"}, {"num_workers": "0"}, TWO):
-        assert_same(CPU, train(switched, 5), train(alone, 5))
+        assert_same(CPU, train(switched, 3), train(alone, 3))
         switched.change(changes)
-    assert_same(CPU, train(switched, 8), train(alone, 8))
+    assert_same(CPU, train(switched, MORE), train(alone, MORE))
 
 
 def test_what_the_left_loader_holds_comes_first_and_is_warm_up(make: Make) -> None:
@@ -43,48 +80,6 @@ def test_what_the_left_loader_holds_comes_first_and_is_warm_up(make: Make) -> No
     train(training, 3)
     training.change(ONE)
     assert training.warmup_steps == WARMUP_STEPS + 4
-
-
-def test_the_workers_that_rested_take_over_again(make: Make) -> None:
-    training = kept(make)
-    first = workers()
-    training.change(TWO)
-    train(training, 3)
-    both = workers()
-    for changes in (ONE, TWO, ONE):
-        training.change(changes)
-        train(training, 5)
-    assert (workers(), len(both), first < both) == (both, 3, True)
-
-
-def test_one_rests_at_most(make: Make) -> None:
-    training = kept(make)
-    for count in ("2", "3", "4"):
-        training.change({"num_workers": count})
-        train(training, 8)
-    assert len(workers()) == 3 + 4
-
-
-def test_none_rests_once_none_is_kept(make: Make) -> None:
-    training = kept(make)
-    training.change(TWO)
-    train(training, 3)
-    training.change(ONE)
-    training.keep_loaders(keeps=False)
-    train(training, 5)
-    assert len(workers()) == 1
-
-
-def test_workers_that_were_killed_while_they_rested_are_replaced(make: Make) -> None:
-    training = kept(make)
-    (resting,) = active_children()
-    training.change(TWO)
-    train(training, 3)
-    resting.kill()
-    resting.join()
-    training.change(ONE)
-    train(training, 6)
-    assert len(workers() - {resting.pid}) == 3
 
 
 def test_back_before_the_other_loader_has_begun(make: Make) -> None:
@@ -102,18 +97,7 @@ def test_other_batches_have_a_loader_of_their_own(make: Make) -> None:
     for one in (alone, training):
         one.change({"batch_size": "3"})
     assert_same(CPU, train(training, 3), train(alone, 3))
-    assert len(workers()) == 1
-
-
-@pytest.mark.parametrize("steps", [0, 3])  # before and after the second loader takes over
-def test_no_worker_is_left_at_the_end(make: Make, steps: int) -> None:
-    training = kept(make)
-    train(training, 1)
-    training.change(TWO)
-    train(training, steps)
-    assert len(workers()) == 3
-    training.close()
-    assert workers() == set()
+    assert len(pids()) == 1
 
 
 def test_back_to_what_worked_ends_both_loaders(make: Make) -> None:
@@ -123,8 +107,8 @@ def test_back_to_what_worked_ends_both_loaders(make: Make) -> None:
     training.change(TWO)
     assert_same(CPU, train(training, 3), train(alone, 3))
     training.change({"num_workers": "3"})
-    before = workers()
+    before = pids()
     training.recover(training.settings | ONE)
-    assert len(workers()) == 1
-    assert workers().isdisjoint(before)
+    assert len(pids()) == 1
+    assert pids().isdisjoint(before)
     assert_same(CPU, train(training, 4), train(alone, 4))

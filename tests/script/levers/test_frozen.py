@@ -106,8 +106,7 @@ def test_another_frozen_model_puts_their_levers_back_and_no_others(trained, enco
     move(moved, frozen_precision="bf16", precision="bf16")
     another = nn.Linear(3, 2)
     moved.update(found(trained, frozen=(follow(another),)))
-    assert moved.settings["frozen_precision"] == "fp32"
-    assert moved.settings["precision"] == "bf16"
+    assert (moved.settings["frozen_precision"], moved.settings["precision"]) == ("fp32", "bf16")
 
 
 def timed(moved):

@@ -9,8 +9,16 @@ from torch.optim import SGD, Adadelta, Adam
 
 from gpudash.levers.optimizer import default_form
 from gpudash.levers.precision import of_layers
-from gpudash.training.levers import Refusal
-from tests.script.levers.scripts import ConvNet, Training, follow, found, levers, move, stepped
+from tests.script.levers.scripts import (
+    ConvNet,
+    Training,
+    follow,
+    found,
+    levers,
+    move,
+    refuses,
+    stepped,
+)
 from tests.workloads.trainings import needs_cuda
 
 
@@ -108,43 +116,28 @@ def precision(*modules, **facts):
     return own(levers(*modules, **facts), "precision")
 
 
-def test_a_model_in_float32_is_fp32_on_a_cpu():
-    assert precision(ConvNet()) == "fp32"
-    assert precision(torch.compile(nn.Linear(2, 2))) == "fp32"
+def within(dtype, model=None):
+    """A root that is called inside an autocast."""
+    root = follow(model or ConvNet())
+    root.autocast = dtype
+    root.kept = root.module  # a root does not keep it
+    return root
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_weights_in_half_precision_name_it_whatever_the_norms_have(dtype):
+def with_norms_in_float32(dtype):
     model = ConvNet().to(dtype)
     model.norm.float()
-    assert precision(model) == {torch.bfloat16: "bf16", torch.float16: "fp16"}[dtype]
+    return model
 
 
-def test_weights_of_several_precisions_are_as_the_script_has_them():
+def with_a_head_in_bf16():
     model = ConvNet()
     model.head.bfloat16()
-    assert precision(model) == "script"
-    assert precision(ConvNet().double()) == "script"
+    return model
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [(torch.bfloat16, "bf16"), (torch.float16, "fp16"), (torch.float32, "fp32")],
-)
-def test_an_autocast_around_the_call_names_the_precision(dtype, value):
-    model = ConvNet()  # a root does not keep its module alive
-    root = follow(model)
-    root.autocast = dtype
-    assert precision(root) == value
-
-
-def test_roots_that_differ_are_as_the_script_has_them():
-    generator, discriminator = follow(ConvNet()), follow(ConvNet())
-    generator.autocast = torch.bfloat16
-    assert precision(generator, discriminator) == "script"
-
-
-def test_an_autocast_that_decorates_the_forward_is_seen():
+def decorated():
+    """Its forward is decorated by an autocast."""
     model = ConvNet()
     decorated = torch.autocast("cpu", dtype=torch.bfloat16)(model.forward)
 
@@ -153,17 +146,37 @@ def test_an_autocast_that_decorates_the_forward_is_seen():
         return decorated(*args)
 
     model.forward = forward
-    assert precision(model) == "bf16"
-    assert precision(nn.DataParallel(model)) == "bf16"
+    return model
 
 
-def test_an_autocast_in_the_code_of_the_forward_may_be_any():
-    class Inside(ConvNet):
-        def forward(self, images):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                return super().forward(images)
+class Inside(ConvNet):
+    """Any autocast may be in the code of its forward."""
 
-    assert precision(Inside()) == "script"
+    def forward(self, images):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(images)
+
+
+PRECISIONS = {
+    "float32 on a CPU": (lambda: [ConvNet()], "fp32"),
+    "float32, compiled": (lambda: [torch.compile(nn.Linear(2, 2))], "fp32"),
+    "bf16, whatever the norms have": (lambda: [with_norms_in_float32(torch.bfloat16)], "bf16"),
+    "fp16, whatever the norms have": (lambda: [with_norms_in_float32(torch.float16)], "fp16"),
+    "several": (lambda: [with_a_head_in_bf16()], "script"),
+    "double": (lambda: [ConvNet().double()], "script"),
+    "within an autocast to bf16": (lambda: [within(torch.bfloat16)], "bf16"),
+    "within an autocast to fp16": (lambda: [within(torch.float16)], "fp16"),
+    "within an autocast to fp32": (lambda: [within(torch.float32)], "fp32"),
+    "roots that differ": (lambda: [within(torch.bfloat16), ConvNet()], "script"),
+    "a decorated forward": (lambda: [decorated()], "bf16"),
+    "a decorated forward in parallel": (lambda: [nn.DataParallel(decorated())], "bf16"),
+    "in the code of the forward": (lambda: [Inside()], "script"),
+}
+
+
+@pytest.mark.parametrize(("make", "value"), PRECISIONS.values(), ids=PRECISIONS)
+def test_the_precision_is_that_of_weights_and_autocasts(make, value):
+    assert precision(*make()) == value
 
 
 def test_a_scaler_means_an_autocast_that_was_not_seen():
@@ -222,5 +235,4 @@ def test_every_lever_has_the_scripts_own_value_under_its_name():
 def test_a_value_that_the_script_has_no_more_is_refused():
     root = follow(ConvNet())
     root.autocast = torch.bfloat16
-    with pytest.raises(Refusal, match="precision: the script computes in bf16"):
-        levers(root).resolve({"precision": "fp32"})
+    refuses(levers(root), "precision: the script computes in bf16", precision="fp32")

@@ -2,18 +2,34 @@
 
 import gc
 import multiprocessing
-import os
-import signal
 from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from tests.resting_loaders import (
+    MORE,
+    in_blocks_of,
+    pids,
+    test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced,
+    test_no_worker_is_left_at_the_end,
+    test_none_rests_once_the_blocks_have_ended,
+    test_two_loaders_are_kept_at_most,
+    test_workers_rest_and_take_over_again,
+)
 from tests.script.levers.scripts import begun, block, levers, loader, redirecting
 from tests.script.levers.test_loader import LOADERS
 from tests.waiting import until
 from tests.warm import python
+
+__all__ = [
+    "test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced",
+    "test_no_worker_is_left_at_the_end",
+    "test_none_rests_once_the_blocks_have_ended",
+    "test_two_loaders_are_kept_at_most",
+    "test_workers_rest_and_take_over_again",
+]
 
 
 @pytest.fixture
@@ -26,13 +42,42 @@ def redirects(monkeypatch):
 SINGLE = {"num_workers": 1, "batch_size": 1}
 
 
-def pids():
-    return {process.pid for process in multiprocessing.active_children()}
-
-
-def take(iterator, batches=7):
-    """Take so many batches of the 48: more than are asked for ahead with three workers."""
+def take(iterator, batches=MORE):
+    """Take so many batches of the 48."""
     return [next(iterator)[0] for _ in range(batches)]
+
+
+class Feed:
+    """A script's loader, of which a sample is a batch."""
+
+    started_anew = 1  # the script's own loader does not rest
+
+    def __init__(self, redirects):
+        self.data, self.iterator, self.moved = begun(redirects, **SINGLE)
+        self.taken = 0
+
+    def block(self, workers):
+        block(self.moved, num_workers=workers)
+
+    def take(self):
+        assert [one.item() for one in take(self.iterator)] == [
+            *range(self.taken, self.taken + MORE)
+        ]
+        self.taken += MORE
+
+    def blocks_end(self):
+        self.moved.begins(in_blocks=False, anew=False)
+
+    def leave(self):
+        self.iterator = None
+        gc.collect()
+
+
+@pytest.fixture
+def feed(redirects):
+    feed = Feed(redirects)
+    yield feed
+    feed.leave()
 
 
 @pytest.mark.parametrize(
@@ -58,66 +103,14 @@ def test_each_sample_is_trained_on_once_and_in_its_order_however_often_blocks_sw
     assert read("213120") == read("")
 
 
-def test_workers_rest_and_take_over_again(redirects):
-    data, iterator, moved = begun(redirects, **SINGLE)
-    started = [pids()]
-    for workers in "212121":
-        block(moved, num_workers=workers)
-        take(iterator)
-        started.append(pids() - set().union(*started))
-    own, second, first_again, *later = started
-    assert (len(own), len(second), len(first_again)) == (1, 2, 1)
-    assert not any(later)
-    del data, iterator
-
-
-def test_two_loaders_are_kept_at_most(redirects):
-    data, iterator, moved = begun(redirects, **SINGLE)
-    for before, workers in zip("123132", "231321", strict=True):
-        block(moved, num_workers=workers)
-        take(iterator)
-        assert len(pids()) <= int(before) + int(workers)
-    del data, iterator
-
-
-@pytest.mark.parametrize("how", ["the blocks end", "the epoch ends", "it is left", "restore"])
-def test_nothing_rests_any_longer_than_blocks_and_the_epoch(redirects, how):
-    data, iterator, moved = begun(redirects, **SINGLE)
-    for workers in "21":
-        block(moved, num_workers=workers)
-        take(iterator)
-    assert len(pids()) == 2 + 1
-    if how == "the blocks end":
-        moved.begins(in_blocks=False, anew=False)
-        assert len(pids()) == 1
-    elif how == "the epoch ends":
-        assert len(list(iterator)) == 48 - 2 * 7
-        assert not pids()
-    elif how == "it is left":
-        del iterator
-        gc.collect()
-        assert not pids()
+@pytest.mark.parametrize("how", ["the epoch ends", "restore"])
+def test_nothing_rests_any_longer_than_blocks_and_the_epoch(feed, how):
+    in_blocks_of(feed, "21")
+    if how == "the epoch ends":
+        assert len(list(feed.iterator)) == 48 - 2 * MORE
     else:
-        moved.restore()
-        assert len(pids()) == 1
-    del data
-
-
-def test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced(redirects):
-    data, iterator, moved = begun(redirects, **SINGLE)
-    own = pids()
-    block(moved, num_workers="2")
-    take(iterator)
-    rests = pids() - own
-    block(moved, num_workers="1")
-    take(iterator)
-    os.kill(min(rests), signal.SIGKILL)
-    until(lambda: len(pids() & rests) == 1)
-    take(iterator)
-    block(moved, num_workers="2")
-    assert take(iterator)[-1].tolist() == [27]
-    assert not pids() & rests
-    del data, iterator
+        feed.moved.restore()
+    assert len(pids()) == (how == "restore")
 
 
 def test_persistent_workers_do_not_rest(redirects):

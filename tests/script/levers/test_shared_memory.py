@@ -2,12 +2,12 @@
 
 import os
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from gpudash.levers import shared_memory
 from gpudash.levers.training_objects import Feed
 from gpudash.script.discovery import found_line
 from tests.script.levers.scripts import found, levers, offered, refuses
@@ -104,10 +104,7 @@ def test_the_line_at_the_bottom_says_so(batch_mib, workers, said):
 
 
 def test_where_nothing_is_known_of_shared_memory_nothing_is_said(monkeypatch):
-    def nowhere(_):
-        raise FileNotFoundError(shared_memory.PLACE)
-
-    monkeypatch.setattr(os, "statvfs", nowhere)
+    monkeypatch.setattr(os, "statvfs", Mock(side_effect=FileNotFoundError))
     facts, _ = training(12)
     assert most(facts, "num_workers") == 256
     assert found_line(facts).endswith("DataLoader with 0 workers")
