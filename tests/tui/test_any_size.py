@@ -111,7 +111,7 @@ def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
     snapshot = answered(scene())
     known = numbers_of(seen(frame(snapshot, view, (400, 120))))
-    for width in range(60, 200, 13):
+    for width in range(60, 200, 19):
         rest = numbers_of(seen(frame(snapshot, view, (width, 34)))) - known
         cut = {number for number in rest if is_part_of_one(number, known)}
         assert cut <= {"+10", "-10"}, width  # labels of an axis
@@ -245,11 +245,11 @@ def of_levers(count: int) -> Snapshot:
     )
 
 
-@pytest.mark.parametrize("count", [0, 4, 40])
+@pytest.mark.parametrize("count", [0, 40])
 @pytest.mark.parametrize("tab", ["history", "ab"])
 def test_any_number_of_levers_with_any_gain_and_name_fits(count, tab):
     snapshot = answered(of_levers(count))
-    for size in [(60, 16), (120, 40), (400, 120)]:
+    for size in [(60, 16), (120, 40)]:
         for chosen in ("levers", "pane"):
             view = View(tab=tab, focus=chosen, panels=PanelChoice(chosen=chosen))
             rows = frame(snapshot, view, size)
