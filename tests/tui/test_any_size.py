@@ -173,7 +173,7 @@ def test_right_to_left_names_do_not_reorder_the_row(size):
     assert HEBREW in "".join(rest)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("scale", [1e-6, 1e3, 1e12])
 def test_values_of_any_size_fit_their_place(scale):
     base = scenes.running()
     values = {
