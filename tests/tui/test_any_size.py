@@ -110,8 +110,8 @@ def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     """What is cut in the middle would be another number."""
     view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
     snapshot = answered(scene())
-    known = numbers_of(seen(frame(snapshot, view, (400, 120))))
-    for width in range(60, 200, 19):
+    known = numbers_of(seen(frame(snapshot, view, (300, 60))))
+    for width in range(60, 200, 23):
         rest = numbers_of(seen(frame(snapshot, view, (width, 34)))) - known
         cut = {number for number in rest if is_part_of_one(number, known)}
         assert cut <= {"+10", "-10"}, width  # labels of an axis

@@ -11,7 +11,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
-from gpudash.tui.screens.keys import Help, Palette
+from gpudash.tui.screens.keys import Palette
 from gpudash.tui.screens.main import PANELS
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard, showing, still
@@ -448,7 +448,8 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
             if key.group in ("look", "move"):
                 d.lines()
             await close(d)
-            await d.show(shown)
+            if key.group not in ("look", "move") or key.action == "screen.enter":
+                await d.show(shown)
         asked = {call[0] for call in d.engine.calls[begun:]}
     assert shown.state != "failed" or not asked & NEEDS_A_TRAINING
     assert shown.state == "training" or "compare" not in asked
@@ -457,7 +458,7 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
 
 @pytest.mark.parametrize(
     ("opening", "dialog"),
-    [("enter", Chooser), ("w", AskChoice), ("r", AskText), ("?", Help), ("ctrl+p", Palette)],
+    [("enter", Chooser), ("w", AskChoice), ("r", AskText), ("ctrl+p", Palette)],
 )
 async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
     # for the app, or for a dialog above this one
@@ -482,7 +483,7 @@ HELD = 5
 @showing(LONG, size=SMALL)
 async def test_any_key_held_down_leaves_a_screen_that_works(d):
     for key in KEYS:
-        if key.action in LEAVING or key.keys.isdigit():
+        if key.action in LEAVING or (key.group == "move" and not key.panels):
             continue
         await d.press_together(*[key.keys.partition(",")[0]] * HELD)
         assert len(d.app.screen_stack) <= 2
