@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from textual.css.model import RuleSet
 from textual.css.stylesheet import Stylesheet
+from textual.message_pump import MessagePump
 
 from tests.tui.driving import RUNNING, Driver, dashboard
-from tests.tui.idle import idle, paint_when_looked_at
+from tests.tui.idle import idle, known_handlers, paint_when_looked_at
 
 _parse_rules = Stylesheet._parse_rules
 _rules: dict[object, list[RuleSet]] = {}
@@ -29,6 +30,7 @@ def _nothing_waits_for_the_clock() -> Iterator[None]:
         patch.setattr("textual.screen.Screen._compositor_refresh", paint_when_looked_at)
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.001)  # what waits for a paint gets it
         patch.setattr(Stylesheet, "_parse_rules", _known_rules)
+        patch.setattr(MessagePump, "_get_dispatch_methods", known_handlers)
         yield
 
 

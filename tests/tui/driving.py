@@ -188,7 +188,4 @@ async def dashboard(
         if snapshot is not None:
             await driver.show(snapshot)
         yield driver
-        if not app._exit:
-            driver.lines()  # what no test has looked at can be painted too
-            await driver.settle()
         assert fails or not app.failures, app.failures

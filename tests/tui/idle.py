@@ -8,11 +8,14 @@ painting them was half of all that these tests computed.
 """
 
 import asyncio
+from collections.abc import Iterator
 from math import inf
 from weakref import WeakKeyDictionary, WeakSet
 
 from textual._context import active_app, visible_screen_stack
 from textual.app import App
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -24,6 +27,33 @@ painted_at_once: WeakSet[App[object]] = WeakSet()
 
 _frames: WeakKeyDictionary[App[object], list[Strip]] = WeakKeyDictionary()
 _refresh = Screen._compositor_refresh
+
+
+_handlers: dict[tuple[type, str], list[tuple[type, str]] | None] = {}
+_get_dispatch_methods = MessagePump._get_dispatch_methods
+
+
+def known_handlers(pump: MessagePump, name: str, message: Message) -> Iterator[tuple]:
+    """Stand in for Textual's own search for handlers, in all bases at each of its messages."""
+    key = type(pump), name
+    if key not in _handlers:
+        _handlers[key] = _plain_handlers(*key)
+    plain = _handlers[key]
+    if plain is None:
+        yield from _get_dispatch_methods(pump, name, message)
+        return
+    for cls, attribute in plain:
+        if message._no_default_action:
+            break
+        yield cls, vars(cls)[attribute].__get__(pump, cls)
+
+
+def _plain_handlers(pump: type, name: str) -> list[tuple[type, str]] | None:
+    """Return the handlers that are found by their name; None if some are found by `on`."""
+    if any(vars(cls).get("_decorated_handlers") for cls in pump.__mro__):
+        return None
+    both = ((cls, f"_{name}" if f"_{name}" in vars(cls) else name) for cls in pump.__mro__)
+    return [(cls, attribute) for cls, attribute in both if vars(cls).get(attribute)]
 
 
 def paint_when_looked_at(screen: Screen[object]) -> None:

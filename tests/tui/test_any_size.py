@@ -110,8 +110,8 @@ def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     """What is cut in the middle would be another number."""
     view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
     snapshot = answered(scene())
-    known = numbers_of(seen(frame(snapshot, view, (400, 120))))
-    for width in range(60, 200, 13):
+    known = numbers_of(seen(frame(snapshot, view, (300, 60))))
+    for width in range(60, 200, 23):
         rest = numbers_of(seen(frame(snapshot, view, (width, 34)))) - known
         cut = {number for number in rest if is_part_of_one(number, known)}
         assert cut <= {"+10", "-10"}, width  # labels of an axis
@@ -173,7 +173,7 @@ def test_right_to_left_names_do_not_reorder_the_row(size):
     assert HEBREW in "".join(rest)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1e3, 1e6, 1e9, 1e12])
+@pytest.mark.parametrize("scale", [1e-6, 1e3, 1e12])
 def test_values_of_any_size_fit_their_place(scale):
     base = scenes.running()
     values = {
@@ -245,11 +245,11 @@ def of_levers(count: int) -> Snapshot:
     )
 
 
-@pytest.mark.parametrize("count", [0, 4, 40])
+@pytest.mark.parametrize("count", [0, 40])
 @pytest.mark.parametrize("tab", ["history", "ab"])
 def test_any_number_of_levers_with_any_gain_and_name_fits(count, tab):
     snapshot = answered(of_levers(count))
-    for size in [(60, 16), (120, 40), (400, 120)]:
+    for size in [(60, 16), (120, 40)]:
         for chosen in ("levers", "pane"):
             view = View(tab=tab, focus=chosen, panels=PanelChoice(chosen=chosen))
             rows = frame(snapshot, view, size)

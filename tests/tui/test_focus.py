@@ -11,7 +11,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText, ShowLines
-from gpudash.tui.screens.keys import Help, Palette
+from gpudash.tui.screens.keys import Palette
 from gpudash.tui.screens.main import PANELS
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard, showing, still
@@ -66,18 +66,20 @@ def cursor_columns(d: Driver, panel: str) -> set[int]:
 # ── the focus ───────────────────────────────────────────────────────────────────────────
 
 
-async def test_an_arrow_typed_right_after_a_digit_means_the_panel_of_the_digit(d):
+async def test_an_arrow_means_the_panel_and_the_lever_that_had_the_focus_as_it_was_typed(d):
     before = d.app.main_screen.pane.tab
     await d.press_together("5", "right")
     assert d.app.main_screen.pane.tab != before
     assert d.engine.calls_of("change") == []
-
-
-async def test_an_arrow_typed_right_before_the_cursor_moves_changes_the_lever_that_had_it(d):
+    await d.press("1")
     d.choose("batch_size")
     await d.press_together("right", "down")
     assert [list(change) for (change,) in d.engine.calls_of("change")] == [["batch_size"]]
     assert d.app.main_screen.levers.chosen.name != "batch_size"
+    d.engine.calls.clear()
+    await d.press("d", "enter", "left", "right", "h", "l")  # the levers are out of sight
+    assert d.engine.calls == []
+    assert d.app.screen is d.app.main_screen
 
 
 async def test_a_digit_gives_the_focus_and_brings_the_panel_into_sight(d):
@@ -117,12 +119,6 @@ async def test_d_shows_every_reading_in_all_of_the_room_and_esc_or_d_the_levers_
     assert "no GPU is read: the NVIDIA" in d.text()
 
 
-async def test_enter_and_arrows_to_the_side_ask_nothing_of_levers_out_of_sight(d):
-    await d.press("d", "enter", "left", "right", "h", "l")
-    assert [call[0] for call in d.engine.calls] == ["start"]
-    assert d.app.screen is d.app.main_screen
-
-
 @showing(size=SMALL)
 async def test_v_goes_through_levers_history_ab_and_log(d):
     rate = "samples/s"
@@ -141,17 +137,7 @@ async def test_v_goes_through_levers_history_ab_and_log(d):
 
 
 @showing(size=SMALL)
-async def test_after_an_ab_was_asked_for_esc_leads_back_to_the_lever(d):
-    d.choose("pipelined")
-    await d.press("a")
-    assert focused(d) == ["pane"]
-    await d.press("escape")
-    assert focused(d) == ["levers"]
-    assert d.app.main_screen.levers.chosen.name == "pipelined"
-
-
-@showing(size=SMALL)
-async def test_a_panel_that_was_out_of_sight_has_the_focus_again(d):
+async def test_a_panel_that_was_out_of_sight_has_the_focus_again_and_esc_leads_to_the_levers(d):
     for keys in (["5"], ["2"], ["3", "z"]):
         await d.press(*keys)
         before = focused(d)
@@ -159,6 +145,12 @@ async def test_a_panel_that_was_out_of_sight_has_the_focus_again(d):
         await d.resize(*SMALL)
         (after,) = focused(d)
         assert after in (*before, "pane")
+    d.choose("pipelined")
+    await d.press("z", "a")
+    assert focused(d) == ["pane"]
+    await d.press("escape")
+    assert focused(d) == ["levers"]
+    assert d.app.main_screen.levers.chosen.name == "pipelined"
 
 
 @showing(size=HUGE)
@@ -194,22 +186,20 @@ async def test_arrows_to_the_side_open_the_panes_tabs_and_up_and_down_choose_a_r
 
 async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(d):
     d.engine.log(*(f"line {n} " for n in range(60)))
-    for size in (SMALL, LARGE):
+    for size, before, text, found in (
+        (LARGE, (), "seed", "▸ seed"),
+        (LARGE, ("d",), "data", "▸ data"),
+        (LARGE, ("5",), "batch", "▸ 1 "),
+        (SMALL, ("left",), "line 3", "line 3 "),
+        (SMALL, ("2",), "seed", "▸ seed"),
+    ):
         await d.resize(*size)
-        for before, text, found in (
-            ((), "seed", "▸ seed"),
-            (("2",), "data", "▸ data"),
-            (("d",), "seed", "▸ seed"),
-            (("5",), "batch", "▸ 1 "),
-            (("left",), "line 3", "line 3 "),
-        ):
-            await d.press(*before, "slash")
-            assert isinstance(d.app.screen, AskText)
-            d.app.screen.query_one("Input").value = text
-            await d.press("enter")
-            assert found in d.text()
-            assert d.notices() == []
-        await d.press("right", "1")
+        await d.press(*before, "slash")
+        assert isinstance(d.app.screen, AskText)
+        d.app.screen.query_one("Input").value = text
+        await d.press("enter")
+        assert found in d.text()
+        assert d.notices() == []
     await d.press("slash", *"xyz", "enter")
     assert d.notices() == ["nothing found for 'xyz'"]
 
@@ -276,14 +266,6 @@ async def test_brackets_and_0_choose_the_range_from_wherever_the_focus_is(d):
         await d.press(*["left_square_bracket"] * 3)  # back to two minutes
 
 
-@showing(LONG, size=LARGE)
-async def test_charts_frozen_on_one_workload_follow_the_next_one(d):
-    await d.press("f")
-    assert is_frozen(d)
-    await d.show(changed(training(), workload="augment"))
-    assert not is_frozen(d)
-
-
 @showing(LONG)
 async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again(d):
     await d.press("f")
@@ -297,11 +279,13 @@ async def test_f_freezes_the_charts_while_the_training_goes_on_and_follows_again
         assert shown_s(d)[1] == 630
         assert not is_frozen(d)
         await d.press("f")
+    await d.show(changed(training(), workload="augment"))
+    assert not is_frozen(d)
 
 
 @showing(LONG, size=HUGE)
 async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there(d):
-    for chart, left in (("2", "left"), ("3", "left"), ("4", "h")):
+    for chart, left in (("3", "left"), ("4", "h")):
         await d.press(chart)
         assert not cursor_columns(d, "throughput")
         await d.press(left, left, left)
@@ -319,33 +303,26 @@ async def test_an_arrow_puts_a_cursor_through_all_charts_with_their_values_there
 
 
 @showing(LONG)
-async def test_the_cursor_goes_from_one_lever_change_to_the_next(d):
+async def test_the_cursor_goes_to_lever_changes_and_esc_one_level_back_at_a_time(d):
     await d.press("comma")
     assert "at 5:00" in rule(d, "throughput")
     await d.press("full_stop")
     assert not is_frozen(d)
-
-
-@showing(LONG)
-async def test_esc_goes_one_level_back_at_a_time(d):
     await d.press("2", "left", "z")
 
     def levels():
         pointed = d.app.main_screen.query_one("#throughput").view.cursor_s is not None
         return (len(in_sight(d)) == 1, pointed, is_frozen(d))
 
-    went = [levels()]
-    for _ in range(3):
-        await d.press("escape")
-        went.append(levels())
-    assert went == [
+    for level in (
         (True, True, True),
         (False, True, True),
         (False, False, True),
         (False, False, False),
-    ]
-    assert focused(d) == ["throughput"]
-    await d.press("escape")
+    ):
+        assert levels() == level
+        assert focused(d) == ["throughput"]
+        await d.press("escape")
     assert focused(d) == ["levers"]
 
 
@@ -438,7 +415,6 @@ STATES = {
     "starting": Snapshot(state="starting", workload="encdec"),
     "training": training(),
     "A/B running": comparing(),
-    "A/B decided": DECIDED,
     "failed": changed(training(), state="failed", status="failed."),
     "unknown workload": changed(training(), workload="mine", settings={}),
     "replay": SHOWN,
@@ -448,7 +424,7 @@ LEAVING = {"leave", "leave_now"}
 NEEDS_A_TRAINING = {
     *("change", "compare", "end_comparison", "pause", "resume", "record", "new_row"),
 }
-SAME_IN_EVERY_STATE = ("question_mark", "slash", "ctrl+p", "1", "3", "tab", "shift+tab")
+SAME_IN_EVERY_STATE = ("question_mark", "slash", "ctrl+p", *"13", "tab", "shift+tab", "down", "up")
 
 
 async def close(d: Driver) -> None:
@@ -465,14 +441,15 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
     async with dashboard(SMALL, snapshot=shown, player=player) as d:
         begun = len(d.engine.calls)
         for key in REPLAY_KEYS if player else KEYS:
-            name_of_key = key.keys.partition(",")[0]
-            if key.action in LEAVING or name_of_key in SAME_IN_EVERY_STATE:
+            pressed = key.keys.partition(",")[0]
+            if key.action in LEAVING or pressed in SAME_IN_EVERY_STATE:
                 continue
-            await d.press(name_of_key)
+            await d.press(pressed)
             if key.group in ("look", "move"):
                 d.lines()
             await close(d)
-            await d.show(shown)
+            if key.group not in ("look", "move") or key.action == "screen.enter":
+                await d.show(shown)
         asked = {call[0] for call in d.engine.calls[begun:]}
     assert shown.state != "failed" or not asked & NEEDS_A_TRAINING
     assert shown.state == "training" or "compare" not in asked
@@ -481,7 +458,7 @@ async def test_every_key_in_every_state_works_and_asks_only_what_can_be(name):
 
 @pytest.mark.parametrize(
     ("opening", "dialog"),
-    [("enter", Chooser), ("w", AskChoice), ("r", AskText), ("?", Help), ("ctrl+p", Palette)],
+    [("enter", Chooser), ("w", AskChoice), ("r", AskText), ("ctrl+p", Palette)],
 )
 async def test_no_key_reaches_the_run_while_a_dialog_is_open(opening, dialog):
     # for the app, or for a dialog above this one
@@ -506,18 +483,10 @@ HELD = 5
 @showing(LONG, size=SMALL)
 async def test_any_key_held_down_leaves_a_screen_that_works(d):
     for key in KEYS:
-        if key.action in LEAVING:
+        if key.action in LEAVING or (key.group == "move" and not key.panels):
             continue
         await d.press_together(*[key.keys.partition(",")[0]] * HELD)
         assert len(d.app.screen_stack) <= 2
         await close(d)
     await d.press("escape", "escape", "escape", "escape", "1")
     assert focused(d) == ["levers"]
-
-
-async def test_every_command_of_the_palette_runs(d):
-    for command in [*d.app.get_system_commands(d.app.screen)]:
-        if not command.title.startswith(("Levers", "gpudash · Quit", "Theme")):
-            command.callback()
-            await d.settle()
-            await close(d)

@@ -214,7 +214,7 @@ def test_help_lists_every_key_once_in_groups_those_of_the_panel_first(keys):
 
 async def test_help_opens_with_the_keys_of_the_focused_panel_also_above_the_rules(d):
     await d.press("2")
-    for closing in ("escape", "question_mark", "q", "enter"):
+    for closing in ("question_mark", "q", "enter"):
         await d.press("question_mark")
         assert isinstance(d.app.screen, Help)
         await d.press(closing)
@@ -309,7 +309,7 @@ async def test_a_theme_repaints_what_is_painted(d):
 @showing(RECORDED)
 async def test_a_held_key_opens_one_dialog_at_a_time(d):
     await d.press("down")
-    for key in ("enter", "w", "question_mark", "ctrl+q", "e", "slash"):
+    for key in ("enter", "question_mark", "ctrl+q", "slash"):
         for _ in range(2):  # of an odd number of presses: it is open, or not, as they begin
             await d.press_together(*[key] * 5)
             assert len(d.app.screen_stack) <= 2

@@ -6,6 +6,7 @@
 import os
 from collections import deque
 from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -106,17 +107,25 @@ def test_a_state_looks_like_its_golden_file(name, size):
     assert seen == path.read_text()
 
 
-@pytest.mark.parametrize("name", STATES)
-async def test_the_screen_shows_its_frame_at_every_size(name):
+OF_ONE_APP = [
+    ("starting", "comparing", "decided", "running", "no-gpu", "failed"),
+    ("replay",),
+    ("script-starting", "script-ended", "script", "script-ranks", "script-gpus"),
+]
+
+
+@pytest.mark.parametrize("names", OF_ONE_APP, ids=["run", "replay", "script"])
+async def test_the_screen_shows_its_frame_at_every_size(names):
     """The golden files are of frames: this is what makes them files of the screen."""
-    player = Player() if name == "replay" else None
-    async with dashboard(SIZES[0], snapshot=STATES[name](), player=player) as d:
-        mail = mail_of(name)
-        d.engine.log(*(line for line in mail.lines if not line.startswith("found")))
-        d.engine.print(*mail.output)
-        d.app.main_screen.open_tab(TAB.get(name, "history"))
-        for size in (SIZES[0], SIZES[2]):
+    player = Player() if "replay" in names else None
+    async with dashboard(snapshot=shown_in(names[0]), player=player) as d:
+        main = d.app.main_screen
+        d.engine.log(*scenes.TRACEBACK)
+        d.engine.print(*scripts.PRINTED)
+        for name, size in zip(names, cycle(SIZES)):
+            await d.show(shown_in(name))
+            main.open_tab(TAB.get(name, "history"))
             await d.resize(*size)
-            view, snapshot = d.app.main_screen.view, d.app.control.snapshot
-            shown = frame(snapshot, view, size, mail=mail)
+            mail = Mail(lines=main.pane.lines["log"], output=main.pane.lines["output"])
+            shown = frame(shown_in(name), main.view, size, mail=mail)
             assert d.lines() == [*map(text_of, shown)]

@@ -2,8 +2,6 @@
 
 from itertools import product
 
-import pytest
-
 from gpudash.snapshot import ASIDES
 from gpudash.tui.bars import footer
 from gpudash.tui.panels import View
@@ -96,41 +94,39 @@ async def test_lines_for_a_value_that_nobody_knows_are_said_to_be_missing(d):
 # ── other numbers ───────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("keys", [("right",), ("enter", "down", "enter"), ("x",)])
 @showing(scripts.training())
-async def test_before_the_numbers_change_the_user_is_asked_once(keys, d):
-    await d.press(*keys)
-    assert "computes other numbers: the weights of train.py will differ" in asked(d)
-    assert not d.engine.requests
-    await d.press("n")
-    assert not d.engine.requests
-    await d.press(*keys, "y")
-    assert d.engine.requests == 1
-    if d.app.control.comparing:
-        assert d.app.main_screen.pane.tab == "ab"
-        await d.press("a")  # ends it: no lever can be changed during an A/B
-    await d.press("1")
-    d.choose("compile")
-    await d.press("right")
-    assert asked(d) is None
-    assert d.engine.calls_of("change")[-1] == ({"compile": "on"},)
+async def test_before_the_numbers_change_the_user_is_asked_once(d):
+    for keys in [("right",), ("enter", "down", "enter"), ("x",)]:
+        d.app.control.levers.agreed = False  # as after an attach to a run that is known already
+        await d.show(scripts.training())
+        d.engine.calls.clear()
+        await d.press("1")
+        d.choose("precision")
+        await d.press(*keys)
+        assert "computes other numbers: the weights of train.py will differ" in asked(d)
+        await d.press("n")
+        assert d.engine.calls == []
+        await d.press(*keys, "y")
+        assert len(d.engine.calls) == 1
+        if d.app.control.comparing:
+            assert d.app.main_screen.pane.tab == "ab"
+            await d.press("a")  # ends it: no lever can be changed during an A/B
+        await d.press("1")
+        d.choose("compile")
+        await d.press("right")
+        assert asked(d) is None
+        assert d.engine.calls_of("change")[-1] == ({"compile": "on"},)
 
 
 @showing(scripts.training())
-async def test_an_enter_that_is_held_does_not_answer_but_the_mouse_does(d):
+async def test_an_enter_that_is_held_does_not_answer_but_the_mouse_does_and_redoing_asks_too(d):
     await d.press("enter", "down")
     await d.press_together(*["enter"] * 5)
     assert asked(d) is not None
     assert not d.engine.requests
     await d.click("y  change it")
-    assert d.engine.calls_of("change") == [({"precision": "tf32"},)]
-
-
-@showing(scripts.training())
-async def test_redoing_what_changes_the_numbers_asks_as_well(d):
-    await d.press("right", "y")
     await d.press("u")
-    d.app.control.levers.agreed = False  # as after an attach to a run that is known already
+    d.app.control.levers.agreed = False
     await d.press("U")
     assert asked(d) is not None
     await d.press("y")
@@ -142,19 +138,7 @@ async def test_redoing_what_changes_the_numbers_asks_as_well(d):
 
 
 @showing(scripts.training())
-async def test_quitting_asks_whether_the_training_is_to_go_on(d):
-    await d.press("q")
-    assert "train.py is running" in asked(d)
-    await d.press("enter", "escape")
-    assert d.app.screen is d.app.main_screen
-    await d.press("q", "l")
-    assert d.engine.calls_of("leave") == [()]
-    assert not d.engine.calls_of("stop")
-    assert d.has_left
-
-
-@showing(scripts.training())
-async def test_quitting_says_that_an_a_b_ends_and_what_becomes_of_it(d):
+async def test_quitting_asks_whether_the_training_is_to_go_on_and_what_becomes_of_an_a_b(d):
     for pairs, recorded, becomes in (
         (21, recording(), "the recording keeps its verdict"),
         (21, None, "its verdict so far is left on the terminal"),
@@ -163,15 +147,29 @@ async def test_quitting_says_that_an_a_b_ends_and_what_becomes_of_it(d):
         shown = scripts.training(comparison=compared(pairs), recording=recorded)
         await d.show(shown)
         await d.press("q")
+        assert "train.py is running" in asked(d)
         ends = f"Either way the A/B of pipelined ends after {pairs} of 40 pairs: {becomes}."
         assert ends in asked(d)
-        await d.press("escape")
+        await d.press("enter", "escape")
+        assert d.app.screen is d.app.main_screen
+    await d.press("q", "l")
+    assert d.engine.calls_of("leave") == [()]
+    assert not d.engine.calls_of("stop")
+    assert d.has_left
 
 
 @showing(scripts.training())
-async def test_a_training_that_is_stopped_is_waited_for(d):
-    await d.press("q", "s")
+async def test_ctrl_c_reaches_the_script_first_and_then_asks_and_its_end_is_waited_for(d):
+    await d.press("ctrl+c")
     assert d.engine.calls_of("stop") == [()]
+    assert d.notices() == ["train.py was sent Ctrl-C; ^c again asks to quit"]
+    assert not d.has_left
+    await d.press("ctrl+c")
+    assert "train.py is running" in asked(d)
+    assert "by SIGTERM this time" in d.text()
+    assert d.engine.calls_of("stop") == [()]
+    await d.press("s")
+    assert d.engine.calls_of("stop") == [(), ()]
     assert "train.py is ending; q again leaves it" in d.text()
     assert not d.has_left
     await d.show(scripts.training(state="finished", status="train.py was interrupted"))
@@ -184,18 +182,6 @@ async def test_a_training_that_does_not_stop_is_left(d):
     await d.press("q", "s", "q")
     assert d.engine.calls_of("leave") == [()]
     assert d.has_left
-
-
-@showing(scripts.training())
-async def test_ctrl_c_reaches_the_script_first_and_then_asks(d):
-    await d.press("ctrl+c")
-    assert d.engine.calls_of("stop") == [()]
-    assert d.notices() == ["train.py was sent Ctrl-C; ^c again asks to quit"]
-    assert not d.has_left
-    await d.press("ctrl+c")
-    assert "train.py is running" in asked(d)
-    assert "by SIGTERM this time" in d.text()
-    assert d.engine.calls_of("stop") == [()]
 
 
 def test_after_the_end_of_a_script_a_verdict_offers_its_copies_alone():
@@ -232,13 +218,6 @@ async def test_a_signal_leaves_the_script_running(d):
     d.app.leave_soon()
     await d.settle()
     assert d.engine.calls_of("leave") == [()]
-
-
-@showing(own_training())
-async def test_a_training_of_our_own_is_not_asked_about(d):
-    await d.press("q")
-    assert d.has_left
-    assert not d.engine.calls_of("leave")
 
 
 # ── what it prints ──────────────────────────────────────────────────────────────────────
@@ -292,16 +271,13 @@ SIZES = [(80, 24), (120, 40), (200, 50)]
 
 
 @showing(scripts.training())
-async def test_what_was_found_is_on_the_screen_and_once_in_the_log(d):
+async def test_what_was_found_is_on_the_screen_and_once_in_the_log_and_a_pause_is_the_users(d):
     for steps, size in enumerate(SIZES, 377):
         await d.resize(*size)
         assert scripts.FOUND in d.lines()[-2]
         await d.show(scripts.training(total_steps=steps))
     assert list(d.app.main_screen.pane.lines["log"]) == [f"found: {scripts.FOUND}"]
-
-
-@showing(scripts.training())
-async def test_what_a_training_does_between_steps_is_no_pause_of_the_users(d):
+    # what a training does between steps is no pause of the user's
     for doing, state in product(ASIDES.values(), ("training", "paused")):
         d.engine.calls.clear()
         await d.show(scripts.training(state=state, status=doing))
@@ -313,10 +289,6 @@ async def test_what_a_training_does_between_steps_is_no_pause_of_the_users(d):
         await d.is_refused("a", why=f"an A/B needs a running training; it is {doing}")
         await d.press("space")
         assert d.engine.calls_of("pause") == [()]
-
-
-@showing(scripts.training())
-async def test_a_pause_that_was_asked_for_is_ended_by_its_key(d):
     await d.show(scripts.training(state="paused", status="paused"))
     assert "space resumes" in d.lines()[-2]
     await d.press("space")
@@ -348,7 +320,7 @@ def test_each_of_several_processes_has_a_row():
 @showing(scripts.of_ranks(8))
 async def test_no_size_raises(d):
     d.engine.print(*scripts.PRINTED)
-    for size in [(20, 5), (60, 16), (80, 24), (400, 120)]:
+    for size in [(20, 5), (60, 16), (400, 120)]:
         await d.resize(*size)
         for key in ("5", "v", "v", "q", "escape", "1", "right"):
             await d.press(key)

@@ -82,10 +82,14 @@ class Terminal:
         return "\n".join(self.lines)
 
     def read(self) -> None:
+        """Read all that is there; if there is nothing, wait a moment for more."""
+        wait_s = 0.1
         try:
-            written = self.program.read_nonblocking(1 << 16, timeout=0.1)
-            self._raw += written
-            self._stream.feed(written)
+            while True:
+                written = self.program.read_nonblocking(1 << 16, timeout=wait_s)
+                self._raw += written
+                self._stream.feed(written)
+                wait_s = 0
         except pexpect.TIMEOUT:
             pass
         except pexpect.EOF:
@@ -153,7 +157,6 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.until(row(2, "pipelined=on"))
     screen.press("+")
     screen.until(r"batch_size +\[4\] ")
-    screen.until(row(3, "pipelined=on batch_size=4"))
     screen.press("u")
     screen.until(r"batch_size +\[2\] ")
     assert worker.is_running()
@@ -164,7 +167,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("\r")
     screen.until(r"● REC")
     (path,) = tmp_path.glob("gpudash-encdec-*.csv")
-    while path.read_text().count("\n") < 4:
+    while path.read_text().count("\n") < 2:
         screen.read()
     screen.press("r")
     screen.until(r"(?s)^(?!.*REC )")
@@ -179,7 +182,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     assert json.loads(path.with_suffix(".json").read_text())["complete"]
 
 
-def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
+def test_a_verdict_is_kept_and_its_recording_though_nobody_reads_the_terminal_shows_it_again(
     terminal: Type, tmp_path: Path
 ) -> None:
     """At the same size its replay has the same pane."""
@@ -197,8 +200,8 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     judged = screen.pane
     screen.press("\r")
     screen.until(r"pipelined +(off → )?\[on\]")
-    screen.press("\x03")
-    assert screen.end() == 0
+    stall_and_terminate(screen)
+    assert json.loads((tmp_path / "run.json").read_text())["complete"]
 
     replay = terminal("replay", str(tmp_path / "run.csv"), rows=41)  # one row is the scrubber's
     replay.until("◀ replay run.csv")
@@ -218,6 +221,20 @@ def test_a_verdict_can_be_kept_and_its_recording_shows_it_again(
     replay.until("a recording is shown")
     replay.press("q")
     assert replay.end() == 0
+
+
+def stall_and_terminate(screen: Terminal) -> None:
+    """Read nothing more, which blocks whoever writes to the terminal, the event loop included."""
+    program = psutil.Process(screen.program.pid)
+    children = program.children(recursive=True)
+    turns: list[int] = []  # of the event loop, after each press
+    while len(turns) < 10 or turns[-1] > turns[-10]:  # until it stands still: nobody reads
+        screen.press("?\x1b")
+        time.sleep(0.02)
+        turns.append(program.num_ctx_switches().voluntary)
+    program.terminate()
+    screen.program.wait()
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
 
 
 def test_a_start_that_fails_and_a_worker_that_is_killed_are_told_and_a_restart_brings_another(
@@ -294,23 +311,3 @@ def test_theme_tab_and_the_length_of_the_start_are_remembered_and_both_recording
     second.program.wait()
     assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
-
-
-def test_a_terminal_that_takes_nothing_more_does_not_keep_it_alive(
-    terminal: Type, tmp_path: Path
-) -> None:
-    """Whoever writes to it is blocked then, the event loop included."""
-    path = tmp_path / "run.csv"
-    screen = terminal("masked_loss", "--record", str(path), "--live", "--set", "data=cached")
-    screen.until(row(1, r"pipelined=off batch_size=\d+"))
-    program = psutil.Process(screen.program.pid)
-    children = program.children(recursive=True)
-    turns: list[int] = []  # of the event loop, after each press
-    while len(turns) < 10 or turns[-1] > turns[-10]:  # until it stands still: nobody reads
-        screen.press("?\x1b")
-        time.sleep(0.02)
-        turns.append(program.num_ctx_switches().voluntary)
-    program.terminate()
-    screen.program.wait()
-    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
-    assert json.loads(path.with_suffix(".json").read_text())["complete"]
