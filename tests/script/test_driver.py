@@ -29,7 +29,7 @@ from gpudash.run.normalise import Normaliser
 from gpudash.script import driver as driver_module
 from tests import waiting
 from tests.answers import blocks, check
-from tests.lives import name_of, turns
+from tests.lives import turns
 from tests.script.toy_script import Dashboard, Script, answered, connected, path, script
 from tests.waiting import until
 
