@@ -25,8 +25,7 @@ from gpudash.cli.headless import interruptions
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import Comparison, contention
-from gpudash.compare.costs import costs
-from gpudash.compare.energy import of_starts
+from gpudash.compare.energy import costs, of_starts
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
 from gpudash.compare.starts import FEWEST_STARTS, Sides, check_of_starts, over_starts, verdict

@@ -93,7 +93,7 @@ def main(arguments: argparse.Namespace) -> int:
     from workloads.needs import missing
 
     if arguments.command == ["gpudash"] and missing(("torch",)):
-        from gpudash.cli.welcome import welcome
+        from gpudash.cli.info import welcome
 
         say(welcome())
         return Exit.REFUSED

@@ -28,7 +28,7 @@ from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.format import plain
 from gpudash.run import child, runs
-from gpudash.run.surroundings import look_in
+from gpudash.run.user_command import look_in
 from gpudash.telemetry import gpm
 from gpudash.telemetry.gpu import FAST, SLOW, Gpu, list_gpus, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable, NotMeasured

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from gpudash.cli.stdout import CLEAR_LINE, complain
-from gpudash.compare.costs import money, of_a_million
+from gpudash.compare.energy import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol.commands import Plan

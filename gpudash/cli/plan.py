@@ -90,7 +90,7 @@ def entry_of(name: str) -> Entry:
     """Return the entry of any workload. Raises LeverError."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    from gpudash.run.user_workload import find  # not for the catalogue
+    from gpudash.run.worker_process import find  # not for the catalogue
 
     with passing(f"reading {name}"):
         return find(name)

@@ -18,9 +18,8 @@ from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.trace.accounting import summarise
-from gpudash.trace.compare import ProfileComparison, compare
 from gpudash.trace.read import read
-from gpudash.trace.summary import Summary
+from gpudash.trace.summary import ProfileComparison, Summary, compare
 from gpudash.trace.text import comparison_lines, summary_lines
 
 PATIENCE_S = 60.0

@@ -22,8 +22,7 @@ from gpudash.run.relay import Relay
 from gpudash.run.runs import begin
 from gpudash.run.script import ScriptSource
 from gpudash.run.source import Source
-from gpudash.run.surroundings import ATTACH, in_slurm_step, look_in
-from gpudash.run.user_command import UserCommand, understand
+from gpudash.run.user_command import ATTACH, UserCommand, in_slurm_step, look_in, understand
 from gpudash.run.user_command_process import keep
 
 LAST_LINES = 20

@@ -33,7 +33,7 @@ def make_do(*, ascii_only: bool = False) -> None:
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:
-    from gpudash.ascii import as_ascii  # few terminals need it
+    from gpudash.format import as_ascii  # few terminals need it
 
     assert isinstance(error, UnicodeEncodeError)
     return as_ascii(error.object[error.start : error.end]), error.end

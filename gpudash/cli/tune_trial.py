@@ -8,13 +8,13 @@ from itertools import groupby
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.cli import saved_profile, tune_memory
+from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
 from gpudash.cli.headless import News, complain_of_failure, follow, training_session
 from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
-from gpudash.compare.costs import Costs, costs, worth_lines
+from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
@@ -99,7 +99,7 @@ def main(arguments: argparse.Namespace) -> int:
                 "--save does not go with a command of yours: a profile holds levers of gpudash's "
                 "workloads; the lines of PyTorch are printed"
             )
-        saved_profile.check(arguments.save, arguments.profiles)
+        tune_memory.check(arguments.save, arguments.profiles)
     return (_of_script if arguments.user_command else _of_workload)(arguments)
 
 
@@ -310,7 +310,7 @@ def _save(arguments: argparse.Namespace, workload: str, best: Settings) -> None:
     if not best:
         complain(f"gpudash: no profile {name} was saved: nothing was proven to be faster")
         return
-    saved_profile.write(path, name, workload, best)
+    tune_memory.write(path, name, workload, best)
     complain(f"saved [profiles.{name}] to {shown(path)}: gpudash {workload} --profile {name}")
 
 

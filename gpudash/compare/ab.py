@@ -12,8 +12,7 @@ import msgspec
 
 from gpudash.compare import energy, meter
 from gpudash.compare.block_trial import BlockTrial, block_of
-from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
-from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare.blocks import FEWEST_PAIRS, PAIRS, MeasuredBlock, NotRun, Outcome
 from gpudash.compare.paired_t import (
     Estimate,
     block_order,
@@ -35,9 +34,8 @@ from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import pairs, percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
-from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import ComparisonShown, EnergyFound
+from gpudash.protocol.session import ComparisonShown, EnergyFound, Event
 from gpudash.protocol.training import Progress, State, TrainingProcess
 from gpudash.statistics import Means, geometric
 

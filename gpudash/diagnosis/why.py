@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Cause, Limit
-from gpudash.diagnosis.collectives import collectives_line
-from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, place
+from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, collectives_line, place
 from gpudash.diagnosis.model import PARTS, Model, took_ms
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.slopes import over, proven_parts, slowed_label

@@ -8,18 +8,24 @@ On a GPU the backward pass runs on autograd's thread. Its operators are seen too
 of `at::ThreadLocalState`, which autograd's thread takes from the graph task.
 """
 
+import math
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from ..protocol.inspections import Flops
+from ..protocol.inspections import Flops, Peak
 from ..trace.names import has_product
+from .private_torch import has_newer_precision
 
 OWN = frozenset(
     {"aten", "prim", "prims", "profiler", "c10d", "_c10d_functional", "torchvision", "inductor"}
@@ -136,3 +142,174 @@ def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[
         return
     with _Counting(counter):
         yield counter
+
+
+PRECISIONS = {
+    "fp32": (torch.float32, 4096),
+    "tf32": (torch.float32, 8192),
+    "bf16": (torch.bfloat16, 8192),
+}
+"""The dtype of the elements, and the side of matrices that fill any GPU."""
+ALL = tuple(PRECISIONS)
+SMALLEST_SIDE = 1024
+REPEATS = 3
+"""Runs, of which the best counts. The first one also loads the kernel."""
+MOST_ROOM = 3 * 8192**2 * 4
+LEAST_ROOM = 3 * SMALLEST_SIDE**2 * 4
+CPU_COPY_BYTES = 32 << 20
+CPU_SIDE = 1024
+CPU_BUDGET_S = 0.05
+"""Seconds to repeat for, with one run at least. A CPU has other work too."""
+
+
+def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callable[[], Peak | None]:
+    """Begin to measure an idle device; return a function that waits for it and returns its peak.
+
+    The peak has those of the precisions that the device supports. It is None if there is too little
+    free memory. Until the call the host is free. All memory is freed afterwards, but torch's peak
+    of allocated memory includes it.
+    """
+    wanted = [name for name in PRECISIONS if name in precisions]
+    try:
+        with torch.no_grad(), torch.autocast(device.type, enabled=False):
+            read = _of_cpu(wanted) if device.type == "cpu" else _of_gpu(device, wanted)
+    except (RuntimeError, AttributeError):  # out of memory, or no pools in allocator or torch
+        return lambda: None
+
+    def found() -> Peak | None:
+        try:
+            return read()
+        except RuntimeError:
+            return None
+
+    return found
+
+
+def side(precision: str, room_bytes: int) -> int | None:
+    """Return the side of three square matrices that fit; None if even small ones do not."""
+    dtype, fitting = PRECISIONS[precision]
+    while fitting >= SMALLEST_SIDE:
+        if 3 * fitting**2 * dtype.itemsize <= room_bytes:
+            return fitting
+        fitting //= 2
+    return None
+
+
+@contextmanager
+def multiplying(precision: str) -> Iterator[None]:
+    """Multiply float32 matrices in `fp32` or `tf32` inside the block.
+
+    PyTorch has two interfaces. The older one is used unless the script has used the newer one:
+    after a write through the newer one, reads through the older one raise.
+    """
+    backends: Any = torch.backends
+    places: list[Any] = []
+    if has_newer_precision():
+        places = [backends.cuda.matmul, backends.mkldnn.matmul]
+    before = [place.fp32_precision for place in places]
+    is_tf32 = precision == "tf32"
+    try:
+        older = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        older = None
+    try:
+        if older:
+            torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+        else:
+            places[0].fp32_precision = "tf32" if is_tf32 else "ieee"
+        yield
+    finally:
+        if older:
+            torch.set_float32_matmul_precision(older)
+        for place, value in zip(places, before, strict=True):
+            if not older:
+                place.fp32_precision = "none"  # perhaps it followed another setting
+            if place.fp32_precision != value:
+                place.fp32_precision = value
+
+
+def _of_gpu(device: torch.device, wanted: list[str]) -> Callable[[], Peak | None]:
+    free_bytes, _ = torch.cuda.mem_get_info(device)
+    room_bytes = min(MOST_ROOM, free_bytes // 64 * 16)  # whole elements in both halves
+    if room_bytes < LEAST_ROOM:
+        return lambda: None
+    pool = torch.cuda.MemPool()
+    with torch.cuda.device(device):
+        with torch.cuda.use_mem_pool(pool):
+            held: list[Any] = [torch.empty(room_bytes, dtype=torch.uint8, device=device), pool]
+        read = _in_room(held[0], wanted)
+
+    def found() -> Peak:
+        try:
+            return read()
+        finally:
+            del held[0]  # before its pool, which then gives the memory back to the driver
+            held.clear()
+
+    return found
+
+
+def _in_room(room: Tensor, wanted: list[str]) -> Callable[[], Peak]:
+    device = room.device
+    is_new = torch.cuda.get_device_capability(device) >= (8, 0)  # Ampere
+    random = torch.Generator(device).manual_seed(0)
+    timed = {}
+    for precision in wanted:
+        n = side(precision, room.numel())
+        if n and (is_new or precision == "fp32"):
+            dtype, _ = PRECISIONS[precision]
+            a, b, c = room.view(dtype)[: 3 * n * n].view(3, n, n)
+            for factor in (a, b):  # zeros would need less power, and be faster
+                factor.uniform_(-1, 1, generator=random)
+            with multiplying(precision):
+                timed[precision] = 2 * n**3, _timed(device, partial(torch.mm, a, b, out=c))
+    source, target = room.view(2, -1)
+    copied, size = _timed(device, partial(target.copy_, source)), room.numel()
+
+    def read() -> Peak:
+        copied[-1].synchronize()  # sync: once a profile, between two steps
+        tflops = {name: flop / _best_s(events) / 1e12 for name, (flop, events) in timed.items()}
+        return Peak(matmul_tflops=tflops, memory_gb_s=size / _best_s(copied) / 1e9)
+
+    return read
+
+
+def _timed(device: torch.device, run: Callable[[], Tensor]) -> list[torch.Event]:
+    """Enqueue the runs, with an event before, between and after them."""
+    events = [torch.Event(device, enable_timing=True) for _ in range(REPEATS + 1)]
+    events[0].record()
+    for event in events[1:]:
+        run()
+        event.record()
+    return events
+
+
+def _best_s(events: list[torch.Event]) -> float:
+    return min(float(begin.elapsed_time(end)) for begin, end in pairwise(events)) / 1e3
+
+
+def _of_cpu(wanted: list[str]) -> Callable[[], Peak]:
+    random = torch.Generator().manual_seed(0)
+    tflops = {
+        precision: _cpu_tflops(PRECISIONS[precision][0], random)
+        for precision in wanted
+        if precision != "tf32"
+    }
+    source, target = torch.ones(2, CPU_COPY_BYTES, dtype=torch.uint8)  # zeros may share one page
+    copied_s = _cpu_s(partial(target.copy_, source))
+    peak = Peak(matmul_tflops=tflops, memory_gb_s=2 * CPU_COPY_BYTES / copied_s / 1e9)
+    return lambda: peak
+
+
+def _cpu_tflops(dtype: torch.dtype, random: torch.Generator) -> float:
+    a, b = torch.empty(2, CPU_SIDE, CPU_SIDE, dtype=dtype).uniform_(-1, 1, generator=random)
+    return 2 * CPU_SIDE**3 / _cpu_s(partial(torch.mm, a, b)) / 1e12
+
+
+def _cpu_s(run: Callable[[], Tensor]) -> float:
+    best_s, until_s = math.inf, time.perf_counter() + CPU_BUDGET_S
+    while best_s == math.inf or time.perf_counter() < until_s:
+        began_s = time.perf_counter()
+        run()
+        best_s = min(best_s, time.perf_counter() - began_s)
+    return best_s

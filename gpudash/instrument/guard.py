@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from .uncompiled import uncompiled
+from .patching import uncompiled
 
 
 class Fails(Protocol):

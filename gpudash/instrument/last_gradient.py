@@ -22,7 +22,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from .uncompiled import uncompiled
+from .patching import uncompiled
 
 WATCH_EVERY = 256
 """Watch all parameters again after at most so many passes: 5 µs for each parameter."""

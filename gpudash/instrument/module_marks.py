@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .uncompiled import uncompiled
+from .patching import uncompiled
 
 MARK = "nn.Module: "
 """The prefix that torch itself uses where it records stacks."""

@@ -23,7 +23,7 @@ from torch.utils.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFe
 from ..protocol.commands import Slow
 from . import patching
 from .guard import unseen
-from .uncompiled import uncompiled
+from .patching import uncompiled
 
 CALIBRATION_CYCLES = 20_000_000
 """About 10 ms."""

@@ -21,7 +21,7 @@ import torch
 
 from ..protocol.inspections import SyncCall
 from .callsite import CallSite, call_site
-from .uncompiled import uncompiled
+from .patching import uncompiled
 
 SYNC = "called a synchronizing CUDA operation"
 PROTOTYPE = "Synchronization debug mode is a prototype feature"

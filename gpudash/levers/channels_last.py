@@ -20,8 +20,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ..protocol.records import Settings
 from ..protocol.training import LeverOffer
 from .offers import absent, on_off
-from .tensors import each_tensor
-from .training_objects import Call, TrainingObjects, modules_of
+from .training_objects import Call, TrainingObjects, each_tensor, modules_of
 
 SUMMARY = (
     "Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "

@@ -29,7 +29,7 @@ from torch.utils.data.dataloader import (
 )
 
 from ..instrument.private_torch import has_accelerator
-from ..training.levers import Refusal
+from ..training.commanded import Refusal
 from .rehearsal import shortened
 
 Iterator: TypeAlias = _BaseDataLoaderIter

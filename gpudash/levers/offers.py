@@ -5,7 +5,7 @@ from typing import Protocol
 
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, LeverOffer
-from ..training.levers import Refusal
+from ..training.commanded import Refusal
 from .training_objects import Call, TrainingObjects
 
 UNKNOWN = "–"

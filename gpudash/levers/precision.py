@@ -18,11 +18,10 @@ from torch.overrides import TorchFunctionMode
 from ..instrument.private_torch import has_newer_precision
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, LeverOffer
-from ..training.levers import Refusal
+from ..training.commanded import Refusal
 from .compile import WRAPPED
 from .offers import choice
-from .tensors import each_tensor
-from .training_objects import Call, Root, TrainingObjects, modules_of
+from .training_objects import Call, Root, TrainingObjects, each_tensor, modules_of
 
 ACTIVE = "an autocast is active already"
 HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}

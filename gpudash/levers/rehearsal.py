@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from ..instrument.guard import is_from_handler
-from ..training.levers import Refusal
+from ..training.commanded import Refusal
 from .training_objects import Call, Root
 
 COLLECTIVES = ("c10d", "_c10d_functional", "c10d_functional")

@@ -11,7 +11,7 @@ import torch
 from ..protocol.inspections import Timing
 from ..protocol.records import Settings, replace
 from ..protocol.training import LeverOffer
-from ..training.levers import Refusal
+from ..training.commanded import Refusal
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
 from .frozen import OfFrozen

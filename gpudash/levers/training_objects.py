@@ -6,9 +6,23 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map_only
 from torch.utils.data import DataLoader
+
+
+def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
+    """Return the tree with each tensor changed."""
+    # fast paths for most calls: PyTorch's own function takes 10 µs
+    if isinstance(tree, Tensor):
+        return change(tree)
+    if type(tree) is tuple:
+        return tuple(each_tensor(change, branch) for branch in tree)
+    if type(tree) is dict and not tree:  # a call without keywords
+        return tree
+    return tree_map_only(Tensor, change, tree)
+
 
 T = TypeVar("T")
 Call: TypeAlias = Callable[..., Any]

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from gpudash.input_file import open_input
 from gpudash.json_input import DamagedError, refuse_nonsense
 from gpudash.metrics import METRICS, Kind
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Device, Failed, Note, State, TrainingProcess
 from gpudash.recording import provenance
 from gpudash.recording.files import no_recording

@@ -21,8 +21,8 @@ from gpudash.errors import UsageError
 from gpudash.input_file import open_input
 from gpudash.json_input import DamagedError, decoded, refuse_nonsense
 from gpudash.metrics import METRICS, PAIRS_DIGITS
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Record, Settings
+from gpudash.protocol.session import Envelope
 from gpudash.recording.door import refuse_damaged
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval

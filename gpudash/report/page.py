@@ -7,13 +7,12 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.diagnosis.limits import said
-from gpudash.markup import element
+from gpudash.markup import MOST_LINES, document, element, section
 from gpudash.metrics import METRICS
 from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables
 from gpudash.report.charts import reading_chart, step_chart, throughput_chart
 from gpudash.report.frame import Bins, bins_of
-from gpudash.report.markup import MOST_LINES, document, section
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.axes import TimeView, means

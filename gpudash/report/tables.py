@@ -7,14 +7,13 @@ from xml.etree.ElementTree import Element
 from msgspec.structs import replace
 
 from gpudash import format as fmt
-from gpudash.compare.costs import worth_lines
+from gpudash.compare.energy import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
-from gpudash.markup import element
+from gpudash.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, share_bar
-from gpudash.report.markup import MOST_LINES, heads, scrolling, section, table, texts, th
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
 from gpudash.tui.widgets.history import COST, JOULES, Table, energy_text, table_of

@@ -6,7 +6,7 @@ from random import Random
 
 from gpudash.protocol.inspections import CodeLine, CodeLines
 from gpudash.ranks.stacks import Frame, frames, own_frame
-from gpudash.run.stack_reply import StackReply
+from gpudash.run.lines import StackReply
 from gpudash.snapshot import Snapshot, aside
 
 LOOKS = 20

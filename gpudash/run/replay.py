@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Playback, StragglerShown
+from gpudash.protocol.session import Envelope, Event, Playback, StragglerShown
 from gpudash.protocol.training import Hello, Progress, State
 from gpudash.recording.csv_reader import log_or_csv, open_recording
 from gpudash.recording.intervals import Interval
@@ -27,8 +26,10 @@ from gpudash.recording.log import Closed
 from gpudash.recording.unfold import unfold
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
-from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
+
+SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
+
 
 NOTHING = Plan(workload="", settings={})
 """The plan of a replay until the recording's own has been read."""

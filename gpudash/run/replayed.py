@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Notice
 from gpudash.protocol.training import State, TrainingProcess
 from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import Origin

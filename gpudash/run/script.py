@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from gpudash.format import plain, signal_name
 from gpudash.input_file import read_input
 from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
-from gpudash.protocol.envelope import Envelope, Event
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Event, Notice
 from gpudash.protocol.training import (
     Ability,
     Failed,
@@ -31,9 +30,9 @@ from gpudash.protocol.training import (
     TrainingProcess,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.run.lines import StackReply
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed
-from gpudash.run.stack_reply import StackReply
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.turns import Turn

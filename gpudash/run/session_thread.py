@@ -25,10 +25,9 @@ from gpudash.protocol.commands import (
     Stacks,
     Stop,
 )
-from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.readings import HostReading, Reading
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Event, Notice
 from gpudash.protocol.training import Ability, Failed, Hello, Printed, Progress, Refused, State
 from gpudash.ranks.hangs import LEAST_S
 from gpudash.recording.intervals import Intervals
@@ -36,15 +35,14 @@ from gpudash.recording.rank_steps import RankTracks
 from gpudash.run.code_looks import CodeLooks
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
-from gpudash.run.hang_watch import HangWatch
-from gpudash.run.requests import RequestQueue
-from gpudash.run.source import Source
-from gpudash.run.stack_reply import StackReply
+from gpudash.run.lines import StackReply
+from gpudash.run.source import RequestQueue, Source
+from gpudash.run.stacks import HangWatch
 from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.worker_process import start
 from gpudash.sinks.active import ActiveSinks
 from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
-from gpudash.views.memory import owner_lines, owners_title
+from gpudash.views.live import owner_lines, owners_title
 
 INTERVAL_S = 0.5
 POLL_S = 0.05

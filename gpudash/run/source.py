@@ -1,15 +1,19 @@
 """Define the sources from which a session reads, and to which it sends commands."""
 
+import os
+import select
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand, Figures
-from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
-from gpudash.run.stack_reply import StackReply
+from gpudash.run.lines import StackReply
 
 MOST_LINES = 32
 """Most lines of a message, so that a log's reader accepts it, whatever is printed."""
@@ -100,3 +104,42 @@ class Decoder:
                 f"{self._name} speaks protocol {version}, this gpudash {PROTOCOL_VERSION}"
             )
         self._is_known = True
+
+
+class RequestQueue:
+    """Requests from any thread, which one thread runs."""
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._is_closed = False
+
+    def put(self, request: Callable[[], None]) -> None:
+        """Have the request run soon."""
+        self._waiting.put(request)
+        self.wake()
+
+    def wake(self) -> None:
+        """Make `wait` return."""
+        if not self._is_closed:
+            os.eventfd_write(self._wake, 1)
+
+    def wait(self, filenos: Iterable[int], at_most_s: float) -> None:
+        """Wait for a request, for something to read, or for `at_most_s` seconds."""
+        awaited = select.poll()
+        for fd in (self._wake, *filenos):
+            awaited.register(fd, select.POLLIN)
+        awaited.poll(1000 * at_most_s)
+
+    def obey(self) -> None:
+        """Run the waiting requests."""
+        with suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        with suppress(Empty):
+            while True:
+                self._waiting.get_nowait()()
+
+    def close(self) -> None:
+        """Close the descriptor that `wait` uses."""
+        self._is_closed = True
+        os.close(self._wake)

@@ -11,17 +11,15 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand, Figures, Stacks
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Notice
 from gpudash.protocol.training import Hello, State, TooLate
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks
 from gpudash.run.job_commands import JobCommands
-from gpudash.run.lines import Lines
+from gpudash.run.lines import Lines, StackReply, ask
 from gpudash.run.member import Arrivals, Key, Member, peer
 from gpudash.run.nodes import Nodes
-from gpudash.run.stack_reply import StackReply, ask
 
 MOST_RANKS = 1 << 16
 """Most ranks of a job: a process that reports a higher rank is refused."""

@@ -1,7 +1,9 @@
 """Parse the user's command: what is run, by which Python, in which environment."""
 
 import os
+import platform
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -124,3 +126,23 @@ def _executable(word: str, what: str) -> str:
     if Path(word).exists() and "/" in word:
         raise UsageError(f"{what} {word} is not executable")
     raise UsageError(f"{what} not found: {word}")
+
+
+ATTACH = "gpudash attach"
+
+
+def look_in() -> str:
+    """Return the command that opens the dashboard from a terminal elsewhere."""
+    where = os.environ
+    if job := where.get("SLURM_JOB_ID"):
+        node, nodes = where.get("SLURMD_NODENAME"), where.get("SLURM_JOB_NUM_NODES", "1")
+        on = f"-w {shlex.quote(node)} " if node and nodes != "1" else ""
+        return f"srun --overlap --jobid {shlex.quote(job)} {on}-N 1 -n 1 --pty {ATTACH}"
+    if "KUBERNETES_SERVICE_HOST" in where:
+        return f"kubectl exec -it {platform.node()} -- {ATTACH}"
+    return ATTACH
+
+
+def in_slurm_step() -> bool:
+    """Return whether this process is of a Slurm step, at whose end all of it is killed."""
+    return "SLURM_STEP_ID" in os.environ

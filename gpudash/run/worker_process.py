@@ -22,15 +22,53 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.errors import WorkerError
-from gpudash.format import signal_name
+from gpudash.format import plain, signal_name
+from gpudash.offers import lever_of
 from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import State
+from gpudash.protocol.session import Envelope
+from gpudash.protocol.training import Described, Description, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive
 from gpudash.run.source import Decoder, Source, printed
 from gpudash.run.training_processes import TrainingProcesses
+from workloads import CATALOGUE, Entry, add
+from workloads.levers import LeverError
+from workloads.nearest import unknown
+from workloads.own.names import installed, is_file
+
+
+def find(name: str) -> Entry:
+    """Return the entry of any workload; a user's own is described by a child first.
+
+    Raises LeverError, with the failed line of the user's code.
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    if not name.isprintable():
+        raise LeverError(f"workload {name!r} is not valid; valid: a name of printable UTF-8")
+    if not is_file(name) and name not in installed():
+        raise LeverError(unknown("workload", name, [*CATALOGUE, *installed()]))
+    done = child.run("-m", "gpudash.worker.describe", name)
+    try:
+        description: Description = msgspec.json.decode(done.stdout, type=Description)
+    except msgspec.DecodeError as error:  # it ended without a description
+        words = [line for line in done.stderr.splitlines() if line.strip()] or [""]
+        why = f"{name}: Python ended with {done.returncode} while importing it: {words[-1]}"
+        raise LeverError(plain(why.rstrip(": "))) from error
+    if not isinstance(description, Described):
+        raise LeverError(plain(description.why))
+    return add(
+        Entry(
+            name=name,
+            summary=plain(description.summary),
+            source=description.source,
+            levers=tuple(map(lever_of, description.levers)),
+            module="workloads.own.adapter",
+            on_cpu=description.on_cpu,
+        )
+    )
+
 
 WORKER = ("-m", "gpudash.worker")
 LAUNCHER = ("-m", "gpudash.worker.launch")

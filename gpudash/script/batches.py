@@ -5,8 +5,8 @@ from threading import get_ident
 from typing import Any
 
 from ..instrument.guard import event
+from .boundaries import FIRST
 from .declared import DeclaredSteps
-from .mode import FIRST
 from .samples import Tokens, first_dimension, first_tensor, tokens_in
 from .step_counts import Tally, total
 

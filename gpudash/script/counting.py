@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..instrument.guard import is_from_handler, without_ours
-from ..instrument.uncompiled import uncompiled
+from ..instrument.patching import uncompiled
 from .samples import SEQUENCES
 from .step_counts import Tally
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from ..levers.shared_memory import warning
+from ..levers.loader import warning
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
 from .boundaries import State
 from .loaders import Feeds

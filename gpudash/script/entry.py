@@ -15,7 +15,7 @@ from ..levers.script_levers import ScriptLevers
 from ..rendezvous import Rendezvous, of_environment
 from ..script import explicit
 from .driver import Driver
-from .observer import PHASES
+from .grammar import PHASES
 from .patches import patch
 from .tracker import Tracker
 

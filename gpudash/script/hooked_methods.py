@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from ..instrument import patching
 from ..instrument.guard import unseen
-from ..instrument.uncompiled import uncompiled
+from ..instrument.patching import uncompiled
 
 Place: TypeAlias = tuple[str, str, tuple[str, ...]]
 """Module, class and methods."""

@@ -28,8 +28,8 @@ from torch.utils.data.dataloader import (
 
 from ..instrument import patching
 from ..instrument.guard import unseen, without_ours
+from ..instrument.patching import uncompiled
 from ..instrument.slowing import hook_loaders
-from ..instrument.uncompiled import uncompiled
 from .counting import count_backward, count_batches, count_steps
 from .hooked_methods import surrounded
 from .roots import CALL_ATTRIBUTE

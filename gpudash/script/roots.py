@@ -21,8 +21,8 @@ from torch.optim import Optimizer
 from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
 from ..levers.training_objects import Call, Root, alive
+from .boundaries import Mode
 from .hooked_methods import UPDATES, imported
-from .mode import Mode
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"

@@ -21,7 +21,7 @@ from ..instrument.collectives import (
     reduce_scattered,
 )
 from ..instrument.guard import is_from_handler, unseen
-from ..instrument.uncompiled import uncompiled
+from ..instrument.patching import uncompiled
 
 FSDP = "torch.distributed.fsdp."
 PARAM_GROUP = f"{FSDP}_fully_shard._fsdp_param_group"

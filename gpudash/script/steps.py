@@ -19,19 +19,26 @@ from ..instrument.clock import NOTHING, Clock, Mark
 from ..instrument.collectives import Collectives
 from ..instrument.guard import never_destroy
 from ..instrument.loss import LossReader, readable
+from ..instrument.patching import uncompiled
 from ..instrument.reporter import instruments
-from ..instrument.uncompiled import uncompiled
 from ..levers.training_objects import Redirects, modules_of
-from .boundaries import Boundaries
+from .boundaries import (
+    COUNTED,
+    FIRST,
+    IN_FULL,
+    IN_PART,
+    TOGETHER,
+    TOGETHER_BY_CALLS,
+    UNWATCHED,
+    Boundaries,
+)
 from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
-from .grammar import Phases, Symbol
+from .grammar import PHASES, Observer, Phases, Symbol
 from .interruptions import Asides
 from .learned_samples import LearnedSamples, samples_of
 from .loaders import Feeds
-from .mode import COUNTED, FIRST, IN_FULL, IN_PART, TOGETHER, TOGETHER_BY_CALLS, UNWATCHED
-from .observer import PHASES, Observer
 from .step_counts import Tally, total
 
 LOOK_EVERY_S = 0.1

@@ -16,10 +16,9 @@ from torch import Tensor
 
 from ..instrument.guard import event
 from ..instrument.loss import readable
-from .boundaries import BY_UPDATES
+from .boundaries import BY_UPDATES, FIRST, UNWATCHED
 from .communication import SharedSteps
 from .hooked_methods import UPDATES, hook_methods
-from .mode import FIRST, UNWATCHED
 from .roots import Survey, before_freezing
 from .step_counts import Tally
 from .steps import NOBODY, no_switch, nothing

@@ -19,8 +19,7 @@ from ..protocol.commands import AnyCommand, Pause, Slow, Stop
 from ..protocol.inspections import Timing
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, LeverOffer
-from ..training.commanded import CommandedTraining
-from ..training.levers import Levers
+from ..training.commanded import CommandedTraining, Levers
 
 NO_PAUSE = "the other processes would wait for this one, and give up"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"

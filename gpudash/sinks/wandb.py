@@ -8,8 +8,7 @@ from collections.abc import Callable
 from gpudash.errors import RecordingError
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Figures
-from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Notice
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import subjects

@@ -23,10 +23,9 @@ from gpudash.protocol.readings import (
 )
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.other_jobs import OtherJobsReader
-from gpudash.telemetry.pace import ticks
 from gpudash.telemetry.processes import HostReader
 from gpudash.telemetry.procfs import children_lookup
-from gpudash.telemetry.watched_gpu import STALE_S, WatchedGpu, sentence
+from gpudash.telemetry.watched_gpu import STALE_S, WatchedGpu, sentence, ticks
 
 HOST_S = 0.2
 RANKS_S = 1.0

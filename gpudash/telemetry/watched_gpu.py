@@ -4,9 +4,10 @@ So a call that hangs holds up no other reading. A connection that failed is clos
 looked up again by its UUID, for as long as it is watched.
 """
 
+import math
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
@@ -15,7 +16,20 @@ from gpudash.protocol.readings import EnergyTick, GpuReading
 from gpudash.telemetry.energy_ticks import TickReader
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
-from gpudash.telemetry.pace import ticks
+
+
+def ticks(period_s: float, stopped: threading.Event) -> Iterator[None]:
+    """Yield at once, and every `period_s` until stopped.
+
+    The deadlines are absolute, so the work between two ticks does not make the period drift.
+    Ticks missed during long work are skipped.
+    """
+    due_s = time.monotonic()
+    while not stopped.wait(max(0.0, due_s - time.monotonic())):
+        yield
+        late_s = time.monotonic() - due_s
+        due_s += period_s * max(1, math.ceil(late_s / period_s))
+
 
 FoundT = TypeVar("FoundT", GpuReading, EnergyTick)
 

@@ -16,17 +16,19 @@ from gpudash.format import (
     significant,
     source_line,
 )
-from gpudash.trace.compare import KernelChange, ProfileComparison, TotalChange
 from gpudash.trace.mfu import CONVENTION, flop, mfu_by_phase, mfu_text
 from gpudash.trace.names import short
 from gpudash.trace.summary import (
     CAUSES,
     CopyUse,
     IdleCause,
+    KernelChange,
     KernelUse,
     Phase,
+    ProfileComparison,
     Summary,
     SyncUse,
+    TotalChange,
 )
 
 WIDTH = 80

@@ -5,10 +5,8 @@ import time
 from ..protocol.commands import Block, Blocks
 from ..protocol.records import Settings
 from .block_queue import BlockQueue, difference
-from .commanded import CommandedTraining
+from .commanded import CommandedTraining, Refusal, Replies
 from .decision_steps import CAME_LATE, DecisionSteps, Instruction
-from .levers import Refusal
-from .replies import Replies
 from .switching import PlannedSwitch, Switching
 from .wall_clock import WallClock
 

@@ -28,16 +28,14 @@ from ..protocol.commands import (
     Stop,
     Told,
 )
-from ..protocol.envelope import Event
 from ..protocol.records import Settings
+from ..protocol.session import Event
 from ..protocol.training import TooLate
 from .block_queue import BlockQueue
 from .block_run import BlockRun
-from .commanded import CommandedTraining
+from .commanded import CommandedTraining, Refusal, Replies, phrase
 from .decision_steps import CAME_LATE, DecisionSteps, topic
-from .levers import Refusal, phrase
 from .rehearsing import Rehearsing
-from .replies import Replies
 from .switching import PlannedSwitch, Switching
 from .tracing import Profiling
 from .wall_clock import WallClock

@@ -1,9 +1,10 @@
 """A training as the loop sees it, in what outlasts a dashboard: settings, segment, steps, votes."""
 
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -11,12 +12,103 @@ from torch.optim import Optimizer
 
 from ..instrument.clock import Mark
 from ..instrument.slowing import Slowing
-from ..protocol.commands import AnyCommand, Slow
+from ..protocol.commands import AnyCommand, Blocks, Change, Profile, Slow
 from ..protocol.inspections import Flops, Timing
-from ..protocol.records import Settings
-from ..protocol.training import Note, RefusalKind
+from ..protocol.records import Settings, replace
+from ..protocol.session import Event
+from ..protocol.training import BlocksEnded, Note, RefusalKind, Refused
 from .agreement import PATIENCE_S, Agreement, Decision
-from .levers import Levers, Refusal
+from .block_queue import BlockQueue
+
+
+class Replies:
+    """What the dashboard is told in answer; `send` sends any event."""
+
+    def __init__(self, send: Callable[[Event], None], blocks: BlockQueue) -> None:
+        self.send = send
+        self._blocks = blocks
+
+    def refuse(
+        self,
+        reason: str,
+        command: AnyCommand | None = None,
+        kind: RefusalKind = "bad_setting",
+        failed: Settings | None = None,
+    ) -> None:
+        """Refuse a command; without one, refuse what the block in progress or a step asked for."""
+        block = self._blocks.current
+        if isinstance(command, Blocks):
+            now_s, answers = time.monotonic(), (command.id,)
+            self.send(BlocksEnded(at_s=now_s, answers=answers, run=command.run, why=reason))
+            return
+        if isinstance(command, Profile):
+            kind = "no_profile"
+        asked = command.settings if isinstance(command, Change) else {}
+        if command is None and block is not None:
+            asked = block.changes
+        refused = Refused(kind=kind, changes=asked if failed is None else failed, reason=reason)
+        if command is not None:
+            refused = replace(refused, answers=(command.id,))
+        elif block is not None:
+            refused = replace(refused, run=self._blocks.run, block=block.number)
+        self.send(refused)
+
+    def end_blocks(self, why: str) -> None:
+        """End the run of blocks, which answers its commands."""
+        self.send(self._blocks.end(time.monotonic(), why))
+
+
+class Refusal(Exception):  # noqa: N818  # nothing went wrong
+    """A lever is not moved; the message says why, as a clause."""
+
+    kind: ClassVar[RefusalKind] = "bad_setting"
+
+
+class OutOfMemory(Refusal):
+    """Memory ran out with these settings."""
+
+    kind = "out_of_memory"
+
+
+class Levers(Protocol):
+    """The levers of a training. They are moved on the thread that trains, between two steps."""
+
+    @property
+    def settings(self) -> Settings:
+        """The active values."""
+
+    @property
+    def warmup_steps(self) -> int:
+        """Warm-up steps after the newest `begins`, or after the start."""
+
+    @property
+    def burst_steps(self) -> int:
+        """Batches that arrive at a time after the newest `enter`."""
+
+    def resolve(self, changes: Settings) -> Settings:
+        """Return all settings after these changes. Raises Refusal."""
+
+    def needs_call(self, wanted: Settings) -> bool:
+        """Return whether the settings must be rehearsed on a training call of the roots."""
+
+    def enter(self, wanted: Settings) -> None:
+        """Make the settings active. Raises Refusal; then call `CommandedTraining.put_back`."""
+
+    def begins(self, *, in_blocks: bool, anew: bool) -> None:
+        """Note that what is measured begins after the present step.
+
+        Batches that are there already do not count, if `anew` nor those that are being made. What
+        is kept for a later block is freed unless blocks go on.
+        """
+
+    def restore(self) -> None:
+        """Put back what the training had before any change."""
+
+
+def phrase(settings: Settings) -> str:
+    """Return the settings as `name=value`, separated by commas."""
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
+
 
 PATIENCE_SHARE = 0.25
 """Patience as a share of the process group's timeout, where that is short."""

@@ -13,10 +13,8 @@ from ..instrument.life import OUTSIDE_BLOCKS, Life
 from ..protocol.commands import Change
 from ..protocol.records import Settings
 from .block_queue import BlockQueue, difference
-from .commanded import CommandedTraining, Return
+from .commanded import CommandedTraining, Refusal, Replies, Return
 from .decision_steps import DecisionSteps
-from .levers import Refusal
-from .replies import Replies
 from .wall_clock import WallClock
 
 FAILED = "gpudash failed there"

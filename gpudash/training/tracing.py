@@ -16,8 +16,7 @@ from ..instrument.reporter import Reports
 from ..protocol.commands import Profile
 from ..protocol.inspections import Profiled
 from ..protocol.records import replace
-from .commanded import CommandedTraining
-from .replies import Replies
+from .commanded import CommandedTraining, Replies
 
 
 class Tracing:

@@ -37,7 +37,7 @@ from gpudash.tui.screens.keys import Help, Palette, as_markup, entries
 from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
-from gpudash.views.memory import owner_lines, owners_title
+from gpudash.views.live import owner_lines, owners_title
 from workloads import CATALOGUE
 
 if TYPE_CHECKING:  # the first frame does not wait for them

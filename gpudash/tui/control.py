@@ -19,8 +19,7 @@ from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
 from gpudash.tui.keys import PROFILED_STEPS, key_for, no_new_row, why_not
 from gpudash.tui.lever_control import LeverControl
-from gpudash.tui.quiet import Quiet
-from gpudash.tui.run_state import Request, RunState
+from gpudash.tui.run_state import Quiet, Request, RunState
 from workloads import find_workload
 
 if TYPE_CHECKING:  # the first frame does not wait for them

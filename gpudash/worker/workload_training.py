@@ -6,7 +6,7 @@ the settings with which a warm step last finished.
 
 import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
@@ -15,27 +15,67 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from gpudash import format as fmt
+from gpudash.forecast import Need, forecast
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives
-from gpudash.instrument.device import device_memory, give_back, reset_peak
+from gpudash.instrument.device import (
+    DeviceMemory,
+    capacity_mib,
+    device_memory,
+    give_back,
+    reset_peak,
+)
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.slowing import Slowing
 from gpudash.instrument.wire import FinishedStep
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Note
 from gpudash.training.block_queue import difference
-from gpudash.training.commanded import CommandedTraining, Return
-from gpudash.training.levers import OutOfMemory, Refusal, phrase
+from gpudash.training.commanded import CommandedTraining, OutOfMemory, Refusal, Return, phrase
 from gpudash.worker.gradient_sync import CommunicationMarks
-from gpudash.worker.memory_needs import MemoryNeeds
-from gpudash.worker.phases import PHASES, phases_of_ranks
+from gpudash.worker.loop import PHASES, phases_of_ranks
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.own.loading import failure
 from workloads.training import Training
+
+
+class MemoryNeeds:
+    """The needs of one training, by batch size for equal other settings."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}
+
+    def note(self, settings: Settings, memory: DeviceMemory) -> None:
+        """Record the device memory of a training with these settings, where it is known."""
+        if memory.peak_mib is not None and memory.reserved_mib is not None:
+            others, batch_size = _by_batch_size(settings)
+            need = Need(memory.peak_mib, memory.reserved_mib)
+            self._needs.setdefault(others, {})[batch_size] = need
+
+    def why_not(self, failed: Settings, known: MemoryOwners | None) -> Iterator[str]:
+        """Yield clauses: which batch would have fitted, and who owned most, if they are known."""
+        others, _ = _by_batch_size(failed)
+        expected = forecast(self._needs.get(others, {}), capacity_mib(self._device))
+        if expected is not None:
+            yield str(expected)
+        largest = next((one for one in known.owners if one.file), None) if known else None
+        if largest is not None:
+            place = fmt.source_line(largest.file, largest.line)
+            yield f"most at {place}, {fmt.memory(largest.mib)} of {largest.use}"
+
+
+def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
+    """Split settings into all others and the batch size."""
+    others = frozenset(one for one in settings.items() if one[0] != "batch_size")
+    return others, int(settings["batch_size"])
+
 
 ResultT = TypeVar("ResultT")
 MIN_AHEAD = 2

@@ -13,7 +13,7 @@ from gpudash.cli.headless import cost_clause
 from gpudash.cli.tune_trial import document, lines
 from gpudash.cli.verbs import load
 from gpudash.compare.ab import Comparison, Question
-from gpudash.compare.costs import money, of_a_million, saved_a_day
+from gpudash.compare.energy import money, of_a_million, saved_a_day
 from gpudash.errors import UsageError
 from gpudash.snapshot import Snapshot
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning

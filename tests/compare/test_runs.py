@@ -13,7 +13,7 @@ from gpudash.compare.sweep.file import SweepFile
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import RunPart
 from gpudash.errors import UsageError
-from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_steps import Burst

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from gpudash.instrument import peak
-from gpudash.instrument.peak import (
+from gpudash.instrument import flops
+from gpudash.instrument.flops import (
     ALL,
     LEAST_ROOM,
     MOST_ROOM,
@@ -30,9 +30,9 @@ def measure(device, precisions=ALL):
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    monkeypatch.setattr(peak, "CPU_SIDE", 64)
-    monkeypatch.setattr(peak, "CPU_BUDGET_S", 0.0)
-    monkeypatch.setattr(peak, "CPU_COPY_BYTES", 1 << 16)
+    monkeypatch.setattr(flops, "CPU_SIDE", 64)
+    monkeypatch.setattr(flops, "CPU_BUDGET_S", 0.0)
+    monkeypatch.setattr(flops, "CPU_COPY_BYTES", 1 << 16)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -62,7 +62,7 @@ def test_an_autocast_around_the_measurement_changes_nothing(device):
 
 
 def test_a_failing_measurement_returns_none(monkeypatch):
-    monkeypatch.setattr(peak, "_of_cpu", Mock(side_effect=torch.OutOfMemoryError))
+    monkeypatch.setattr(flops, "_of_cpu", Mock(side_effect=torch.OutOfMemoryError))
     assert measure(CPU) is None
 
 
@@ -170,7 +170,7 @@ def gpu(monkeypatch):
     """A fake GPU that takes 3, 2 and 2.5 ms for any work."""
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(Event, "apart_ms", cycle([7.0, 3.0, 2.0, 2.5]))
-    monkeypatch.setattr(peak, "SMALLEST_SIDE", 64)
+    monkeypatch.setattr(flops, "SMALLEST_SIDE", 64)
 
     def capable_of(*capability):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
@@ -181,7 +181,7 @@ def gpu(monkeypatch):
 
 def test_the_best_of_some_repeats_counts(gpu):
     room = gpu(9, 0)
-    found = peak._in_room(room, ["fp32", "tf32"])()
+    found = flops._in_room(room, ["fp32", "tf32"])()
     assert found.matmul_tflops == pytest.approx(dict.fromkeys(("fp32", "tf32"), 2 * 64**3 / 2e9))
     assert found.memory_gb_s == pytest.approx(room.numel() / 2e6)
 
@@ -189,14 +189,14 @@ def test_the_best_of_some_repeats_counts(gpu):
 def test_the_host_is_free_until_it_reads_the_result(gpu, monkeypatch):
     waits = []
     monkeypatch.setattr(Event, "synchronize", lambda _self: waits.append("waits"))
-    read = peak._in_room(gpu(9, 0), ["bf16"])
+    read = flops._in_room(gpu(9, 0), ["bf16"])
     assert not waits
     read()
     assert waits == ["waits"]
 
 
 def test_a_gpu_older_than_ampere_has_only_fp32(gpu):
-    assert peak._in_room(gpu(7, 5), [*PRECISIONS])().matmul_tflops.keys() == {"fp32"}
+    assert flops._in_room(gpu(7, 5), [*PRECISIONS])().matmul_tflops.keys() == {"fp32"}
 
 
 # ---- a GPU's memory

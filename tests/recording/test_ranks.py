@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.csv_reader import open_recording
 from gpudash.recording.intervals import GRACE_S, Interval, Intervals

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Printed
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording

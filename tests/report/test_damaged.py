@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from gpudash.cli.main import main
 from gpudash.errors import Exit, UsageError
-from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
+from gpudash.protocol.session import Envelope, Event
 from gpudash.recording.log import LogReader, line_of
 from gpudash.run.replayed import replayed
 from gpudash.tui.panels import View

@@ -10,13 +10,12 @@ import pytest
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
-from gpudash.markup import element, number
+from gpudash.markup import document, element, number
 from gpudash.protocol.answer import Gain, Try, Without
 from gpudash.protocol.session import EnergyFound, Slope
 from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
 from gpudash.report.frame import MOST_BINS, bins_of
-from gpudash.report.markup import document
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown

@@ -6,7 +6,7 @@ import pytest
 
 from gpudash.protocol.commands import Stacks
 from gpudash.protocol.inspections import Stack
-from gpudash.run.hang_watch import HangWatch
+from gpudash.run.stacks import HangWatch
 from tests.lives import said
 from tests.scripted_run import BEGAN_S, Trainer
 

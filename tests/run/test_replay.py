@@ -20,7 +20,7 @@ from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError
 from gpudash.metrics import METRICS
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Hello, Note, Printed, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogReader

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import pytest
 
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.session import Straggler
+from gpudash.protocol.session import Envelope, Straggler
 from gpudash.protocol.training import Hello
 from gpudash.run.source import Source
 from tests.run.test_replay import Driven, Replayed

@@ -6,9 +6,8 @@ import shutil
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import Notice
+from gpudash.protocol.session import Envelope, Notice
 from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import line_of
 from gpudash.run.replay import AT_ONCE

@@ -12,7 +12,7 @@ import pytest
 
 from gpudash.rendezvous import ENVIRONMENT, Rendezvous
 from gpudash.run import stacks
-from gpudash.run.stack_reply import ask
+from gpudash.run.lines import ask
 from tests.waiting import until
 
 BEGIN = """

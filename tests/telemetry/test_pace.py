@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.telemetry.pace import ticks
+from gpudash.telemetry.watched_gpu import ticks
 
 
 class FakeTime:
@@ -25,7 +25,7 @@ class FakeTime:
 def paced(works_s: list[float], monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the moments of ticks with a period of 1 s and this much work after each."""
     clock = FakeTime()
-    monkeypatch.setattr("gpudash.telemetry.pace.time", clock)
+    monkeypatch.setattr("gpudash.telemetry.watched_gpu.time", clock)
     moments = []
     for _, work_s in zip(ticks(1.0, clock), works_s, strict=False):  # type: ignore[arg-type]  # the double
         moments.append(clock.now_s)

@@ -1,5 +1,4 @@
-from gpudash.trace.compare import compare
-from gpudash.trace.summary import KernelUse, Summary
+from gpudash.trace.summary import KernelUse, Summary, compare
 
 
 def kernel(name, ms):

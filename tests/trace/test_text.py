@@ -3,10 +3,9 @@ import pytest
 
 from gpudash.protocol.inspections import Flops, Peak, Profiled, Weights
 from gpudash.trace.accounting import summarise
-from gpudash.trace.compare import compare
 from gpudash.trace.mfu import CONVENTION
 from gpudash.trace.read import read
-from gpudash.trace.summary import CopyUse, KernelUse, OperatorUse, Summary, SyncUse
+from gpudash.trace.summary import CopyUse, KernelUse, OperatorUse, Summary, SyncUse, compare
 from gpudash.trace.text import KERNELS, WIDTH, blocks, comparison_lines, summary_lines
 from tests.trace.made import H200
 

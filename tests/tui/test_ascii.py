@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gpudash.ascii import as_ascii
 from gpudash.cli.main import main, parse
+from gpudash.format import as_ascii
 from gpudash.tui import inks
 from gpudash.tui.widgets import panel
 from gpudash.tui.widgets.painted import in_place

@@ -14,8 +14,7 @@ from textual.app import App
 
 from gpudash import format as fmt
 from gpudash.snapshot import KEPT_LINES, SampleEnergy, Snapshot
-from gpudash.tui.cells import bar_of, fitted
-from gpudash.tui.scroll import Scroll
+from gpudash.tui.cells import Scroll, bar_of, fitted
 from gpudash.tui.widgets.history import history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane

@@ -6,7 +6,7 @@ import pytest
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import Answer
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.quiet import Quiet
+from gpudash.tui.run_state import Quiet
 from tests.tui.comparisons import compared
 
 changed = msgspec.structs.replace

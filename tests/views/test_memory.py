@@ -1,7 +1,7 @@
 """Owners of device memory, in words."""
 
 from gpudash.protocol.inspections import MemoryOwners, Owner
-from gpudash.views.memory import owner_lines, owners_title
+from gpudash.views.live import owner_lines, owners_title
 
 TRAIN = Owner(
     file="/home/me/nets/unet.py",

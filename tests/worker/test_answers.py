@@ -10,10 +10,10 @@ import torch
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
 from gpudash.protocol.commands import AnyCommand, Change, Memory, Pause, Plan, Profile, Resume, Stop
-from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.session import Event
 from gpudash.protocol.training import BlocksEnded, Progress, Refused
-from gpudash.worker import memory_needs
+from gpudash.worker import workload_training
 from gpudash.worker.__main__ import describe
 from tests.answers import answered_by, answers_in, blocks, check
 from tests.lives import turns
@@ -150,7 +150,7 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
             run.stop()
 
     monkeypatch.setattr(reporter, "STATE_EVERY_S", 0.0)
-    monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1395.0)
+    monkeypatch.setattr(workload_training, "capacity_mib", lambda _device: 1395.0)
     run = Run(FITS_3, react)
     run._loop.training.reports._read_memory = lambda: peak(run)
     (refused,) = run.until_stopped().of(Refused)
@@ -163,7 +163,7 @@ def test_a_refused_batch_size_says_which_would_have_fitted(monkeypatch: pytest.M
 def test_a_final_out_of_memory_says_which_batch_would_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory_needs, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
+    monkeypatch.setattr(workload_training, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
     run = Run(FITS_3, settings={**SETTINGS, "batch_size": "4"})
     for size, mib in ((2, 1200.0), (3, 1300.0)):
         settings = run.training.settings | {"batch_size": str(size)}

@@ -10,8 +10,8 @@ from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
 from gpudash.compare.sweep.grid import BlockRow
 from gpudash.compare.unpaired_t import RunPart, Spread, rate, spread_of_blocks, spread_of_rows
 from gpudash.input_file import open_input
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
+from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Device, State
 from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
 from gpudash.recording.intervals import Interval

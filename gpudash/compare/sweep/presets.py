@@ -5,7 +5,7 @@ Every column is a stage of the experiment; the first one is its baseline.
 
 from typing import NamedTuple, TypeAlias
 
-from gpudash.compare.lengths import MIN_STEPS, ROUNDS
+from gpudash.compare.blocks import MIN_STEPS, ROUNDS
 
 Settings: TypeAlias = dict[str, str]
 """As in the protocol, which is not imported here to keep `--help` fast."""

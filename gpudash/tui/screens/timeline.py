@@ -9,7 +9,7 @@ from textual.screen import Screen
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import Headline
-from gpudash.trace.compare import compare
+from gpudash.trace.summary import compare
 from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
 from gpudash.tui.cells import Cell, Parts, cell, fitted

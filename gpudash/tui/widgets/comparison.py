@@ -11,7 +11,7 @@ from statistics import fmean, median
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.compare.costs import worth_lines
+from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown

@@ -10,7 +10,7 @@ import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.compare.costs import money, of_a_million, with_error
+from gpudash.compare.energy import money, of_a_million, with_error
 from gpudash.snapshot import Result, Snapshot
 from gpudash.tui.cells import Parts, bar_of, fitted
 from gpudash.tui.charts.axes import nice_ceiling

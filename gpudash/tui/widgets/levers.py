@@ -12,12 +12,11 @@ from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Parts, cut, exactly, value_in
+from gpudash.tui.cells import Parts, cut, exactly, first_in_sight, value_in
 from gpudash.tui.charts.change_axis import Axis, shared_axis
 from gpudash.tui.keys import key_for
 from gpudash.tui.ledger import NO_DIFFERENCE, LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
-from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import HEAVY, THIN, Panel
 from workloads.levers import Effect, Lever

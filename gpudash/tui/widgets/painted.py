@@ -18,7 +18,7 @@ from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
-from gpudash.ascii import as_ascii
+from gpudash.format import as_ascii
 from gpudash.tui import inks
 from gpudash.tui.cells import Parts, exactly, width_of
 from gpudash.tui.containment import Contained, PartFailed

@@ -14,10 +14,9 @@ from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, cell, fitted
+from gpudash.tui.cells import Cell, Parts, Scroll, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
-from gpudash.tui.scroll import Scroll
 from gpudash.tui.widgets.comparison import comparison_rows
 from gpudash.tui.widgets.history import Table, history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows

@@ -16,17 +16,16 @@ from rich.cells import cell_len
 from textual import events
 
 from gpudash import format as fmt
-from gpudash.ascii import as_ascii
 from gpudash.diagnosis.lanes import SHORT
+from gpudash.format import as_ascii
 from gpudash.metrics import METRICS
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
 from gpudash.trace.phases import LOADER
 from gpudash.trace.summary import Phase
 from gpudash.trace.text import PHASE
-from gpudash.tui.cells import Parts, fitted, level_of, rule, whole
+from gpudash.tui.cells import Parts, first_in_sight, fitted, level_of, rule, whole
 from gpudash.tui.charts.trace_view import Span, TraceView, span_of
-from gpudash.tui.scroll import first_in_sight
 from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.time_axis import CellRow, borders, duration, ruler
 from gpudash.views.timeline import Cells, Details, Row, cells_of

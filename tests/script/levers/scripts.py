@@ -13,7 +13,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from gpudash.levers import rehearsal
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import Feed, NewestCall, Root, TrainingObjects
-from gpudash.training.levers import Refusal
+from gpudash.training.commanded import Refusal
 
 
 def follow(module):

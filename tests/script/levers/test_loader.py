@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, RandomSampler, Sampler
 
 from gpudash.levers.offers import canonical
-from gpudash.training.levers import Refusal
+from gpudash.training.commanded import Refusal
 from tests.script.levers.scripts import (
     Numbers,
     begun,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from gpudash.training.levers import Refusal
+from gpudash.training.commanded import Refusal
 from tests.script.levers.scripts import (
     ConvNet,
     Training,

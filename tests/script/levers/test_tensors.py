@@ -3,7 +3,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from gpudash.levers.tensors import each_tensor
+from gpudash.levers.training_objects import each_tensor
 
 
 class Output(NamedTuple):
