@@ -25,8 +25,8 @@ from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol.commands import Block, Blocks, Command, Plan, Stop
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import Device, State, TrainingProcess
 from gpudash.run.normalise import Normaliser
 from gpudash.worker.__main__ import ready

@@ -27,8 +27,8 @@ from urllib.request import urlopen
 import psutil
 
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import Envelope
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin

@@ -20,8 +20,9 @@ from pathlib import Path
 import msgspec
 
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import HostReading, Reading
-from gpudash.protocol.session import Envelope, Event, Straggler
+from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Failed, Hello, Progress
 from gpudash.ranks.slow_rank import Stragglers
 from gpudash.run.session import Session

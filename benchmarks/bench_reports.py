@@ -13,7 +13,7 @@ import msgspec
 
 from gpudash.instrument.reporter import REPORT_EVERY_S
 from gpudash.instrument.wire import FinishedStep, StepReport, encoded
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, Step
 
 TURNS = 200

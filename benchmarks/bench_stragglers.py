@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
 from gpudash.ranks.slow_rank import Stragglers
 

@@ -30,9 +30,9 @@ from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Device, LeverOffer, State
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary

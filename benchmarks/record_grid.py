@@ -24,8 +24,8 @@ from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.commands import Block, Plan
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import State
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gpudash.protocol.commands import Block, Blocks
-from gpudash.protocol.session import Event
+from gpudash.protocol.envelope import Event
 from tests.lives import name_of, turns
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Aside, Failed, State
 from gpudash.run.normalise import Normaliser
 

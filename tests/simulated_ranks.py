@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from msgspec.structs import replace
 
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import Device, Phase, Progress, State, Step, TrainingProcess
 
 PARTS_MS = {"copy": 0.5, "forward": 4.3, "your_code": 0.2, "backward": 10.0, "optimizer": 0.7}

@@ -1,4 +1,4 @@
-"""`gpudash compare`: compare two recorded runs or sweeps, setting by setting."""
+"""`gpudash compare`: compare two recorded runs, setting by setting."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ MOST_NAMED = 4
 def add_arguments(parser: Parser) -> None:
     """Add the arguments of `compare`."""
     for name in ("base", "new"):
-        add_file(parser, name, name.upper(), "a recording or a sweep's CSV")
+        add_file(parser, name, name.upper(), "a recording's log or CSV")
     what = f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE"
     add_number(parser, "--fail-below", 0.001, 1000, "RATIO", what)
     form = parser.add_mutually_exclusive_group()

@@ -16,8 +16,8 @@ from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import NPROC, Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol.commands import Block, Plan
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, State
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain

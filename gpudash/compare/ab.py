@@ -34,8 +34,9 @@ from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import pairs, percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import ComparisonShown, EnergyFound, Event
+from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import Progress, State, TrainingProcess
 from gpudash.statistics import Means, geometric
 

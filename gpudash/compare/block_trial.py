@@ -10,9 +10,10 @@ from gpudash.compare import meter
 from gpudash.compare.blocks import BlockLog, Outcome
 from gpudash.compare.meter import Meter
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, Event, SlowingShown
+from gpudash.protocol.session import ComparisonShown, SlowingShown
 from gpudash.protocol.training import Progress, State
 
 MIN_STEPS = 5

@@ -8,8 +8,8 @@ import msgspec
 
 from gpudash.compare.meter import BlockEnergy, Meter
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import EnergyTick, GpuReading, HostReading, Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import (
     BlocksEnded,
     Progress,

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from gpudash.format import percent
 from gpudash.protocol.answer import Answer, AnswerShown
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, State
 
 MOST_MOMENTS = 50

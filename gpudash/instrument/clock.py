@@ -45,7 +45,7 @@ from torch import Tensor
 
 from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
-from .overhead import LookCost
+from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
 from .wire import FinishedStep, UntimedSteps
 

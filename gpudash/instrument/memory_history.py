@@ -16,9 +16,9 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..protocol.commands import Memory
+from ..protocol.envelope import Event
 from ..protocol.inspections import MemoryOwners, MemoryUse
 from ..protocol.records import replace
-from ..protocol.session import Event
 from ..protocol.training import Refused
 from .owners import MIB, Allocation, at_the_peak, owners
 from .weights import kept_by, updated_by

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TypeAlias
 
 from ..protocol.commands import Told
+from ..protocol.envelope import Envelope, Event
 from ..protocol.records import Decoder, encode
-from ..protocol.session import Envelope, Event
 from .wire import StepReport, encoded
 
 READ_BYTES = 1 << 16

@@ -1,24 +1,9 @@
 """What the session itself says to views and log, beside the plan and the commands that it sends."""
 
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from .answer import AnswerShown
-from .commands import AnyCommand, Plan, Slowable
-from .inspections import CodeLines, MemoryOwners, Profiled, Rehearsed, Stack
-from .readings import EnergyTick, GpuMissing, OtherJobs, Reading
-from .records import Record, Settings, Struct
-from .training import (
-    BlocksEnded,
-    Hello,
-    Offered,
-    Printed,
-    Progress,
-    Refused,
-    State,
-    Status,
-    Timed,
-    TooLate,
-)
+from .commands import Slowable
+from .records import Record, Settings
 
 
 class NewRow(Record, frozen=True, kw_only=True):
@@ -214,48 +199,3 @@ class Playback(Record, frozen=True, kw_only=True):
     """Whether it is at the end of a file that may still grow."""
     markers: tuple[tuple[float, str], ...] = ()
     """All markers of the recording: position, label."""
-
-
-Event: TypeAlias = (
-    Hello
-    | Printed
-    | Status
-    | State
-    | Offered
-    | Progress
-    | Timed
-    | Refused
-    | TooLate
-    | BlocksEnded
-    | Profiled
-    | MemoryOwners
-    | Stack
-    | CodeLines
-    | Rehearsed
-    | AnyCommand
-    | GpuMissing
-    | OtherJobs
-    | EnergyTick
-    | Plan
-    | NewRow
-    | Notice
-    | Verdict
-    | ComparisonShown
-    | SlowingShown
-    | StragglerShown
-    | AnswerShown
-    | Playback
-)
-
-
-class Envelope(Struct, frozen=True, kw_only=True, array_like=True):
-    """A message and its origin; one JSON line on the wire."""
-
-    source: str
-    """`training` for the worker, `telemetry` for the sampler, `node` for other nodes' samplers,
-    `session` for gpudash itself, …"""
-    rank: int = 0
-    seq: int
-    """Counts up for each source and rank."""
-    sent_s: float
-    body: Event | Reading

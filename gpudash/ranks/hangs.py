@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Joined, Stack
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress, State
 from gpudash.ranks.stacks import BACKWARD, collective, doing, frames
 from gpudash.snapshot import Hang, RankStack

@@ -6,8 +6,8 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.rank import Rank
 from gpudash.ranks.recent import Rate, ReadingT, RecentReadings

@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.recent import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.snapshot import RankRow, RankState, Values

@@ -14,8 +14,9 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Event, Straggler, StragglerShown
+from gpudash.protocol.session import Straggler, StragglerShown
 from gpudash.protocol.training import Progress, State
 from gpudash.ranks.same_steps import BESIDE, REST, SameSteps, StepsOfAll, over_others
 from gpudash.ranks.why_slow import Readings

@@ -6,8 +6,8 @@ import msgspec
 
 from gpudash.json_input import DamagedError, refuse_impossible
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Interval
 

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuInterval, GpuTrack
 from gpudash.recording.rank_steps import SWITCH_S, RankSteps, RankTracks, in_order

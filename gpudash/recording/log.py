@@ -21,8 +21,8 @@ from gpudash.errors import UsageError
 from gpudash.input_file import open_input
 from gpudash.json_input import DamagedError, decoded, refuse_nonsense
 from gpudash.metrics import METRICS, PAIRS_DIGITS
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Record, Settings
-from gpudash.protocol.session import Envelope
 from gpudash.recording.door import refuse_damaged
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
@@ -274,7 +274,8 @@ def _origin(path: Path, line: bytes) -> Origin:
         if version != LOG_VERSION:
             raise UsageError(
                 f"{shown(path)} is a log of version {version!r:.20}: the gpudash that wrote it "
-                f"reads it; this one reads version {LOG_VERSION}, and the CSV beside it"
+                f"reads it; this one reads version {LOG_VERSION}; "
+                "gpudash compare and gpudash export read the CSV beside it"
             )
         origin = decoded(line, Origin)
         refuse_nonsense(1 / origin.interval_s)

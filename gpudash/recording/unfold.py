@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, Step, Untimed
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval

@@ -47,7 +47,7 @@ def page(run: Replayed, command: Sequence[str], price: float | None = None) -> s
     main = element(
         "main",
         _header(run, title),
-        *_unknown(run),
+        *_incomplete(run),
         *_failures(run),
         *tables.limits(run),
         *tables.answer(run),
@@ -68,7 +68,7 @@ def page(run: Replayed, command: Sequence[str], price: float | None = None) -> s
 
 
 def _title(run: Replayed) -> str:
-    device = tables.device_of(run.snapshot)
+    device = run.snapshot.device
     return f"{run.snapshot.workload or run.name}{f' on {device.name}' if device else ''}"
 
 
@@ -77,7 +77,7 @@ def _header(run: Replayed, title: str) -> Element:
     whole = run.metadata is not None and run.metadata.complete
     facts = [
         run.name,
-        _began(run),
+        wall_time(run.origin.began_utc)[:19].replace("T", " ") + " UTC",
         f"{fmt.clock(snapshot.elapsed_s)} recorded",
         "complete" if whole else "not complete" if run.metadata else "",
     ]
@@ -104,11 +104,6 @@ def _header(run: Replayed, title: str) -> Element:
     )
 
 
-def _began(run: Replayed) -> str:
-    known = run.origin.began_utc.year > 1970  # a CSV without its JSON has no date
-    return wall_time(run.origin.began_utc)[:19].replace("T", " ") + " UTC" if known else ""
-
-
 def _limit(run: Replayed) -> Iterator[Element]:
     """Yield what limited the training for the longest time, in the dashboard's words."""
     for one in run.limits[:1]:
@@ -118,19 +113,10 @@ def _limit(run: Replayed) -> Iterator[Element]:
         yield element("p", strong, f": {evidence}", class_="limit")
 
 
-def _unknown(run: Replayed) -> Iterator[Element]:
-    """Yield a note about what this recording does not contain."""
-    missing = [f"This is a CSV without its log: {run.unknown}."] if run.unknown else []
-    if run.metadata is None and run.unknown:
-        missing.append(
-            "There is no JSON beside it: device, versions, command and wall clock are not known."
-        )
-    elif run.metadata is not None and not run.metadata.complete:
-        missing.append(
-            "It was not closed in order, or a failure ended it: its last rows may be missing."
-        )
-    if missing:
-        yield element("aside", *(element("p", text) for text in missing), class_="note")
+def _incomplete(run: Replayed) -> Iterator[Element]:
+    if run.metadata is not None and not run.metadata.complete:
+        text = "It was not closed in order, or a failure ended it: its last rows may be missing."
+        yield element("aside", element("p", text), class_="note")
 
 
 def _failures(run: Replayed) -> Iterator[Element]:

@@ -11,8 +11,6 @@ from gpudash.compare.energy import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
 from gpudash.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
 from gpudash.protocol.session import ComparisonShown
-from gpudash.protocol.training import Device
-from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
@@ -33,12 +31,6 @@ SPENT = {
     "unattributed_s": ("unattributed", "idle"),
 }
 """Label and CSS class of each part of the wall time."""
-
-
-def device_of(snapshot: Snapshot) -> Device | None:
-    """Return the device, if it was recorded."""
-    known = snapshot.device is not None and snapshot.device.name != NOT_RECORDED
-    return snapshot.device if known else None
 
 
 def limits(run: Replayed) -> Iterator[Element]:
@@ -219,7 +211,7 @@ def account(run: Replayed) -> Iterator[Element]:
         )
         for label, ink, seconds in shown
     )
-    device = device_of(run.snapshot)
+    device = run.snapshot.device
     is_cpu = device is not None and device.kind == "cpu"
     on_cpu = ", or in which other processes had the cores" if is_cpu else ""
     about = (
@@ -267,7 +259,7 @@ def provenance(run: Replayed) -> Iterator[Element]:
     """Yield the sections about the recording's origin and gpudash's notices."""
     process, origin = run.process, run.origin
     versions = origin.versions | (process.versions if process else {})
-    device = device_of(run.snapshot)
+    device = run.snapshot.device
     rows = [
         ("command", shlex.join(origin.command)),
         ("device", device.name if device else ""),

@@ -10,8 +10,9 @@ from gpudash.compare.ab import Comparison
 from gpudash.compare.block_trial import BlockTrial
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import ComparisonShown, Event, Notice, SlowingShown, Verdict
+from gpudash.protocol.session import ComparisonShown, Notice, SlowingShown, Verdict
 from gpudash.protocol.training import State
 from workloads.levers import phrase
 

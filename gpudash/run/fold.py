@@ -9,8 +9,8 @@ from gpudash.diagnosis.answer import Answers
 from gpudash.diagnosis.limits import Limits
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Hello, Progress
 from gpudash.ranks.slow_rank import Stragglers
 from gpudash.run.normalise import Normaliser

@@ -24,8 +24,8 @@ from gpudash.protocol.commands import (
     Resume,
     Stop,
 )
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import Rehearsed
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import BlocksEnded, Refused, State, TooLate, TrainingProcess
 from gpudash.run.member import AHEAD_S, Key, Member
 

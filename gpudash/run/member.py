@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash.errors import SourceError
 from gpudash.protocol.commands import Figures, Told
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.run.keeper import began_ticks

@@ -16,8 +16,8 @@ from gpudash.addresses import Address, resolved, why_not
 from gpudash.errors import UNDECODABLE, SourceError, UsageError
 from gpudash.format import plain
 from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import State
 from gpudash.run.clocks import ClockDifference, moved
 from gpudash.run.lines import LINE_BYTES, HungUp, Lines, Lost

@@ -7,8 +7,8 @@ from collections import deque
 
 from msgspec.structs import replace
 
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.snapshot import ENDED
 from gpudash.statistics import WARMUP_STEPS

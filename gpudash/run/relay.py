@@ -19,9 +19,9 @@ import msgspec
 from gpudash.addresses import Address, resolved, why_not
 from gpudash.errors import UNDECODABLE, UsageError
 from gpudash.metrics import METRICS
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
 from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks

@@ -17,12 +17,13 @@ from msgspec.structs import replace
 
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Envelope, Event, Playback, StragglerShown
+from gpudash.protocol.session import Playback, StragglerShown
 from gpudash.protocol.training import Hello, Progress, State
-from gpudash.recording.csv_reader import log_or_csv, open_recording
+from gpudash.recording.csv_reader import log_of
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed
+from gpudash.recording.log import Closed, LogReader
 from gpudash.recording.unfold import unfold
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
@@ -109,13 +110,13 @@ class Replay(Source):
     """A recording that is played; it takes no commands except through its player."""
 
     def __init__(self, path: Path, player: Player) -> None:
-        """Open the recording, preferring the log beside a CSV. Raises UsageError."""
+        """Open the log, or that beside a CSV. Raises UsageError."""
         self.player = player
         self._name = path.name
-        self.path = log_or_csv(path)
+        self.path = log_of(path)
         """The file that is read."""
         self._seq = count()
-        self._ahead = open_recording(self.path)
+        self._ahead = LogReader(self.path)
         self.origin = self._ahead.origin
         """When and by what the recording was made."""
         self.at_file_end = False
@@ -126,7 +127,7 @@ class Replay(Source):
         self._markers: tuple[tuple[float, str], ...] = ()
         self._rows_s = self._newest_s = self._began_s  # end of the rows, newest message
         self._grew_s = player.now()
-        self._reader = open_recording(self.path)
+        self._reader = LogReader(self.path)
         self._begin()
 
     def now(self) -> float:
@@ -164,7 +165,7 @@ class Replay(Source):
             until_s = self._began_s + self.player.position_s
             if until_s < self._now_s:
                 self._reader.close()
-                self._reader = open_recording(self.path)
+                self._reader = LogReader(self.path)
                 self._begin()
             found = self._due(until_s)
         except UsageError as error:

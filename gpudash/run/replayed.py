@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.errors import SourceError, UsageError
-from gpudash.protocol.session import Envelope, Notice
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import State, TrainingProcess
-from gpudash.recording.csv_reader import UNKNOWN
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
@@ -40,8 +40,6 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
     """What limited the training, the longest first."""
     failures: tuple[Failure, ...]
     notices: tuple[str, ...]
-    unknown: str | None
-    """What a CSV without a log lacks, in words."""
     refused: int
     """Number of invalid lines."""
 
@@ -77,7 +75,6 @@ def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) ->
         failures=tuple(fold.failures),
         notices=tuple(fold.notices),
         refused=replay.refused,
-        unknown=None if replay.path.suffix == ".jsonl" else UNKNOWN,
     )
 
 

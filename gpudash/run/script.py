@@ -16,7 +16,8 @@ from msgspec.structs import replace
 from gpudash.format import plain, signal_name
 from gpudash.input_file import read_input
 from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
-from gpudash.protocol.session import Envelope, Event, Notice
+from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import (
     Ability,
     Failed,

@@ -25,9 +25,10 @@ from gpudash.protocol.commands import (
     Stacks,
     Stop,
 )
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.readings import HostReading, Reading
-from gpudash.protocol.session import Envelope, Event, Notice
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Ability, Failed, Hello, Printed, Progress, Refused, State
 from gpudash.ranks.hangs import LEAST_S
 from gpudash.recording.intervals import Intervals

@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand, Figures
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
 from gpudash.run.lines import StackReply
 

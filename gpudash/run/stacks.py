@@ -7,8 +7,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Joined, Stack
-from gpudash.protocol.session import Envelope
 from gpudash.ranks import hangs
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import flight_recorder

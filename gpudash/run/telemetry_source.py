@@ -6,8 +6,8 @@ import time
 from queue import SimpleQueue
 from threading import Lock
 
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import EnergyTick, GpuMissing, HostReading, OtherJobs, Reading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Hello, TrainingProcess
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler

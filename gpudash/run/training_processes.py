@@ -11,8 +11,9 @@ import msgspec
 
 from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand, Figures, Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
-from gpudash.protocol.session import Envelope, Notice
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Hello, State, TooLate
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import stacks

@@ -25,7 +25,7 @@ from gpudash.errors import WorkerError
 from gpudash.format import plain, signal_name
 from gpudash.offers import lever_of
 from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Described, Description, State
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child

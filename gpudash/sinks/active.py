@@ -18,8 +18,9 @@ from typing import TypeAlias
 from gpudash.errors import RecordingError
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading
-from gpudash.protocol.session import ComparisonShown, Envelope, StragglerShown
+from gpudash.protocol.session import ComparisonShown, StragglerShown
 from gpudash.protocol.training import Hello, Offered, Progress, State
 from gpudash.recording.intervals import Interval
 from gpudash.sinks.sink import Sink

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from gpudash.format import is_measured
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording.csv_format import counts_of, of_gpu, of_job, of_rank
 from gpudash.recording.gpu_interval import GpuInterval

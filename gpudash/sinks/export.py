@@ -8,8 +8,8 @@ from typing import Any
 
 from gpudash.errors import UsageError
 from gpudash.recording.csv_format import cells, json_lines, objects
-from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.files import created
+from gpudash.recording.csv_reader import CsvReader, open_recording
+from gpudash.recording.files import created, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LineReader
 from gpudash.sinks.recording import RecordingWriter
@@ -30,6 +30,8 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
     if target.suffix not in FORMATS:
         raise UsageError(f"cannot export to {target.name}: it ends in none of {', '.join(FORMATS)}")
     with closing(open_recording(source)) as reader:
+        if target.suffix == ".csv" and isinstance(reader, CsvReader):
+            raise UsageError(f"{shown(source)} is a CSV already; valid: its log")
         FORMATS[target.suffix](reader, target, force)
     return reader.refused
 

@@ -13,7 +13,7 @@ from typing import Any
 from gpudash.addresses import resolved, to_connect, why_not
 from gpudash.errors import RecordingError
 from gpudash.exchange import Exchange
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import Current, Family, wall_s

@@ -14,7 +14,7 @@ from typing import Any
 
 from gpudash.addresses import resolved, to_listen, why_not
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import Current, Family

@@ -10,7 +10,7 @@ import msgspec
 from gpudash.diagnosis.report import report_of
 from gpudash.errors import RecordingError
 from gpudash.protocol.answer import Answer, AnswerShown
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording import provenance
 from gpudash.recording.csv_format import cells, columns, csv_lines, wall_time

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from pathlib import Path
 
 from gpudash.errors import ReaderGoneError, RecordingError
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.csv_format import cells, columns, csv_lines, json_lines, objects
 from gpudash.recording.files import Output, reason, replaces
 from gpudash.recording.intervals import Interval

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Figures
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.snapshot import RecordingStatus

@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from gpudash.errors import RecordingError
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.files import Output, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin

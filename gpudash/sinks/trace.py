@@ -10,8 +10,8 @@ from typing import Any
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress
 from gpudash.recording.files import Output, replaces
 from gpudash.recording.intervals import Interval

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from gpudash.errors import RecordingError
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Figures
-from gpudash.protocol.session import Envelope, Notice
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
 from gpudash.sinks.current import subjects

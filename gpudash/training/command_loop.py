@@ -28,8 +28,8 @@ from ..protocol.commands import (
     Stop,
     Told,
 )
+from ..protocol.envelope import Event
 from ..protocol.records import Settings
-from ..protocol.session import Event
 from ..protocol.training import TooLate
 from .block_queue import BlockQueue
 from .block_run import BlockRun

@@ -13,9 +13,9 @@ from torch.optim import Optimizer
 from ..instrument.clock import Mark
 from ..instrument.slowing import Slowing
 from ..protocol.commands import AnyCommand, Blocks, Change, Profile, Slow
+from ..protocol.envelope import Event
 from ..protocol.inspections import Flops, Timing
 from ..protocol.records import Settings, replace
-from ..protocol.session import Event
 from ..protocol.training import BlocksEnded, Note, RefusalKind, Refused
 from .agreement import PATIENCE_S, Agreement, Decision
 from .block_queue import BlockQueue

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from ..protocol.commands import Rehearse
+from ..protocol.envelope import Event
 from ..protocol.inspections import Rehearsed, Timing
-from ..protocol.session import Event
 from .commanded import CommandedTraining
 
 SHARED = "the other ranks would wait for it meanwhile"

@@ -24,13 +24,12 @@ from gpudash.protocol.commands import (
     Resume,
     Stop,
 )
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import CodeLines, MemoryOwners, Owner, Profiled, Rehearsed
 from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading, OtherJobs, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import (
     ComparisonShown,
-    Envelope,
-    Event,
     NewRow,
     Notice,
     Playback,

@@ -19,8 +19,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import asdict
 
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Progress, State, Step, Timed
 from gpudash.ranks.same_steps import WAIT_MS
 from gpudash.snapshot import ENDED

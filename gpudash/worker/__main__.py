@@ -35,7 +35,7 @@ from gpudash.protocol.training import (
     Status,
     TrainingProcess,
 )
-from gpudash.worker.loop import phases
+from gpudash.worker.phases import phases
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with, end

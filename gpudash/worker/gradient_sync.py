@@ -6,7 +6,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gpudash.instrument.clock import Mark
 from gpudash.instrument.collectives import Collectives, collectives_of
 from gpudash.instrument.last_gradient import LastGradient
-from gpudash.worker.loop import COMMUNICATION
+from gpudash.worker.phases import COMMUNICATION
 
 
 class CommunicationMarks:

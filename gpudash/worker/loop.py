@@ -12,40 +12,12 @@ from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Phase
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.commanded import OutOfMemory
 from gpudash.training.decision_steps import DECIDE_EVERY_S
 from gpudash.worker.workload_training import MIN_AHEAD, WorkloadTraining
 from workloads.memory import is_out_of_memory
 from workloads.training import Training
-
-PREPARE = ("copy", "prepare")
-TRAIN = ("forward", "backward", "optimizer", "graph")
-
-
-COMMUNICATION = "communication"
-"""Of several ranks: from the last gradient to the end of the backward pass."""
-
-
-def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[Phase, ...]:
-    """Return the phases of a step; `prepares` is the workload's label for `prepare`."""
-    label = {"prepare": prepares}
-    return (
-        *(Phase(name=name, label=label.get(name, name), lane="prepare") for name in PREPARE),
-        *(Phase(name=name, label=name, lane="train") for name in train),
-    )
-
-
-def phases_of_ranks(prepares: str = "prepare") -> tuple[Phase, ...]:
-    """Return the phases of a step of one of several ranks."""
-    after_backward = TRAIN.index("backward") + 1
-    train = (*TRAIN[:after_backward], COMMUNICATION, *TRAIN[after_backward:])
-    return phases(prepares, train)
-
-
-PHASES = phases()
-
 
 DUE_EVERY_S = 0.025
 """Period at which the loop looks for commands and sends reports: a system call in each step would

@@ -24,7 +24,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Status, TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.worker.__main__ import announce, keep_sockets_in, of_process, train, work
-from gpudash.worker.loop import phases_of_ranks
+from gpudash.worker.phases import phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.lifetime import die_with, end
 from workloads.own.loading import find

@@ -38,7 +38,7 @@ from gpudash.protocol.training import Note
 from gpudash.training.block_queue import difference
 from gpudash.training.commanded import CommandedTraining, OutOfMemory, Refusal, Return, phrase
 from gpudash.worker.gradient_sync import CommunicationMarks
-from gpudash.worker.loop import PHASES, phases_of_ranks
+from gpudash.worker.phases import PHASES, phases_of_ranks
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.own.loading import failure

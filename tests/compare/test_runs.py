@@ -1,4 +1,4 @@
-"""Two recordings or sweeps, matched setting by setting."""
+"""Two recordings, matched setting by setting."""
 
 import shutil
 from random import Random
@@ -9,16 +9,14 @@ import pytest
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import CAVEAT, compared, judge
 from gpudash.compare.runs.run import MeasuredSetting, RecordedRun, read_run
-from gpudash.compare.sweep.file import SweepFile
-from gpudash.compare.sweep.grid import BlockRow
+from gpudash.compare.sweep.file import CELLS
 from gpudash.compare.unpaired_t import RunPart
 from gpudash.errors import UsageError
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import State
 from gpudash.recording.log import Origin, line_of
 from gpudash.recording.rank_steps import Burst
 from gpudash.sinks.recording import RecordingWriter
-from tests.compare.test_sweep_file import GRID, IN_FORCE, provenance, started
 from tests.lives import changed
 from tests.recording.test_csv_format import BEGAN_UTC, interval
 from tests.scripted_run import BEGAN_S
@@ -71,22 +69,6 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True, varies=T
             )
             writer.take(row)
     writer.close()
-    return path
-
-
-def swept(path, ms_per_step):
-    """Write a sweep of four rounds with these step times by cell; None fails."""
-    file = SweepFile(path, provenance(machine="node1"), force=False, resume=False)
-    file.started_on(started())
-    for turn in range(4):
-        for cell, ms in enumerate(ms_per_step):
-            if ms is None:
-                row = BlockRow(round=turn, cell=cell, failure="no", failure_kind="out_of_memory")
-            else:
-                busy_s = 10 * ms * (1 + turn / 1000) / 1e3
-                row = BlockRow(round=turn, cell=cell, steps=10, samples=80, busy_s=busy_s)
-            file.append(row)
-    file.close()
     return path
 
 
@@ -178,48 +160,15 @@ def test_rows_after_a_time_without_training_are_warm_up(tmp_path):
     assert len(found.parts) == 50 - 1 - 2
 
 
+def test_a_sweep_is_refused_in_a_line(tmp_path):
+    (tmp_path / "s.csv").write_text(",".join(CELLS) + "\n")
+    with pytest.raises(UsageError, match=r"s\.csv is a sweep: its own table has its intervals"):
+        read_run(tmp_path / "s.csv")
+
+
 def test_a_setting_may_have_a_single_row(tmp_path):
     (one,) = read_run(recorded(tmp_path / "run.csv", (OFF, 2, 100))).measured
     assert (one.workload, one.settings, len(one.parts)) == ("encdec", OFF, 1)
-
-
-def test_the_newest_failure_of_a_cell_is_why_it_was_not_measured(tmp_path):
-    file = SweepFile(tmp_path / "s.csv", provenance(machine="node1"), force=False, resume=False)
-    file.started_on(started())
-    for turn, why in enumerate(("first", "second", "third")):
-        file.append(BlockRow(round=turn, cell=0, failure=why, failure_kind="out_of_memory"))
-    for turn in range(2):
-        file.append(BlockRow(round=turn, cell=1, steps=10, samples=80, busy_s=1.0))
-    file.append(BlockRow(round=2, cell=1, steps=10, samples=80))  # its time is unknown
-    file.close()
-    failed, whole = read_run(tmp_path / "s.csv").measured
-    assert (failed.failure, failed.parts) == ("third", ())
-    assert (whole.failure, len(whole.parts)) == (None, 2)
-
-
-def test_blocks_of_a_setting_that_the_sweep_does_not_have_are_left_out(tmp_path):
-    path = swept(tmp_path / "s.csv", [50.0, 40.0, 80.0, 20.0])
-    head, first, *rest = path.read_text().splitlines(keepends=True)
-    turn, _cell, other = first.split(",", 2)
-    path.write_text("".join((head, f"{turn},{GRID.cells},{other}", first, *rest)))
-    assert [len(one.parts) for one in read_run(path).measured] == [4, 4, 4, 4]
-
-
-def test_a_sweep_is_read_by_cell(tmp_path):
-    found = read_run(swept(tmp_path / "s.csv", [50.0, 40.0, 80.0, None]))
-    assert [one.steps_per_s for one in found.measured] == [
-        pytest.approx(rate, rel=0.01) for rate in (20, 25, 12.5)
-    ] + [None]
-    assert found.measured[1].settings == IN_FORCE | GRID.changes(1)
-    assert found.measured[3].failure == "no"
-    assert found.circumstances["machine"] == "node1"
-
-
-def test_a_sweep_without_its_json_is_refused(tmp_path):
-    path = swept(tmp_path / "s.csv", [50.0] * 4)
-    (tmp_path / "s.json").unlink()
-    with pytest.raises(UsageError, match=r"cannot read .*s\.csv: .*s\.json: no such file"):
-        read_run(path)
 
 
 # ── matching ────────────────────────────────────────────────────────────────────────────
@@ -268,16 +217,6 @@ def test_only_differences_are_named_and_unrecorded_ones_are_none():
     ]
 
 
-def test_a_sweep_is_compared_with_a_recording_of_the_same_settings(tmp_path):
-    settings = IN_FORCE | GRID.changes(0)
-    base = read_run(swept(tmp_path / "s.csv", [50.0] * 4))
-    new = read_run(recorded(tmp_path / "run.csv", (settings, 50, 11)))
-    found = compared(base, new)
-    (matched,) = found.matched
-    assert matched.ratio == pytest.approx(1.1, rel=0.02)
-    assert len(found.alone) == 3
-
-
 @pytest.mark.parametrize(
     ("low", "high", "judgement"),
     [
@@ -308,9 +247,8 @@ def test_the_text_names_differences_first_and_drift_always():
 
 
 def test_a_setting_that_one_run_did_not_train_has_no_ratio(tmp_path):
-    failed = measured(OFF, rows=0, failure="out of memory")
-    found = compared(run(measured(OFF)), run(failed))
-    assert table.cells(found)[1][1:] == ["200.0", "out of memory", "–", "–"]
+    found = compared(run(measured(OFF)), run(measured(OFF, rows=0)))
+    assert table.cells(found)[1][1:] == ["200.0", "–", "–", "–"]
 
 
 def test_the_table_has_both_rates_their_ratio_and_its_interval():

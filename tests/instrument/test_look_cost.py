@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.instrument.overhead import FEWEST, LookCost
+from gpudash.instrument.look_cost import FEWEST, LookCost
 
 
 def taken(pairs):

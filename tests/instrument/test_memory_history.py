@@ -12,7 +12,7 @@ from gpudash.instrument import memory_history
 from gpudash.instrument.memory_history import END_S, STEPS, MemoryHistory, observe, uses
 from gpudash.instrument.owners import MIB
 from gpudash.protocol.commands import Memory
-from gpudash.protocol.session import Event
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Refused
 from tests.instrument.test_owners import alloc, frame, free, snapshot
 from tests.workloads.trainings import needs_cuda

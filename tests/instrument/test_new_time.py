@@ -13,7 +13,7 @@ from docs.make_reference import metrics
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.metrics import METRICS, Metric
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Phase, State
 from gpudash.recording.csv_format import columns
 from gpudash.recording.csv_reader import open_recording

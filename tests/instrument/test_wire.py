@@ -11,7 +11,7 @@ import msgspec
 
 from gpudash.instrument import wire
 from gpudash.instrument.wire import FinishedStep, StepReport, encoded
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, Step
 
 STEP = FinishedStep(

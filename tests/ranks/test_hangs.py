@@ -5,8 +5,8 @@ from itertools import count
 import pytest
 
 from gpudash.protocol.commands import Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Joined, Stack
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Device
 from gpudash.ranks.hangs import Hangs, clauses, log_lines, missing, title
 from gpudash.snapshot import Hang, RankStack

@@ -5,7 +5,7 @@ from itertools import count
 import msgspec
 import pytest
 
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.ranks.job import Ranks
 from gpudash.ranks.rank import Rank
 from tests import simulated_ranks

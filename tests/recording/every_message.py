@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from gpudash.protocol import commands, inspections, session, training
 from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import EnergyTick, GpuMissing, Job, OtherJobs
-from gpudash.protocol.session import Envelope
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered

@@ -1,4 +1,4 @@
-"""A CSV is read as messages and intervals; a note says what it lacks."""
+"""A CSV is read as the intervals of its rows."""
 
 import json
 
@@ -7,13 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudash.errors import GpudashError, UsageError
-from gpudash.protocol.training import Progress
 from gpudash.recording.csv_format import columns
-from gpudash.recording.csv_reader import UNKNOWN, CsvReader, log_or_csv, open_recording
-from gpudash.recording.intervals import Interval
+from gpudash.recording.csv_reader import CsvReader, log_of, log_or_csv, open_recording
 from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
-from gpudash.recording.unfold import unfold
-from tests.lives import failed, turns
 from tests.recording.damage import DAMAGE, damaged
 from tests.recording.test_csv_format import GOLDEN, interval, scripted
 from tests.recording.test_log import intervals, recorded
@@ -39,33 +35,14 @@ def test_rows_are_read_as_the_intervals_they_came_of():
         assert twin.ranks[0].transform_ms == pytest.approx(row.ranks[0].transform_ms, abs=0.01)
 
 
-def test_segments_become_starts_and_changes():
-    messages = [one.body for one in CsvReader(GOLDEN) if not isinstance(one, Interval)]
-    assert [name for name, _ in turns(messages)] == ["started", "changed", "started"]
-    assert messages[1].changes == {"pipelined": "on"}
-    assert [note.text for note in messages[0].notes] == [UNKNOWN]
-    assert (messages[0].process.device.uuid, messages[0].process.device.kind) == (
-        "GPU-1111",
-        "cuda",
-    )
-
-
-def steps_of(row):
-    return [step for _, one in unfold(row) if isinstance(one, Progress) for step in one.steps]
-
-
-def test_the_json_beside_knows_device_and_failures(tmp_path):
+def test_the_json_beside_knows_the_device(tmp_path):
     recorder = recorder_of(tmp_path)
     take(recorder, started(BEGAN_S))
     take(recorder, interval())
-    take(recorder, failed(BEGAN_S + 0.7, "too large", "out_of_memory"))
     recorder.close()
-    started_again, row, failure = CsvReader(recorder.path)
-    process, end = started_again.body.process, failure.body
-    assert (process.device, process.versions["torch"]) == (DEVICE, "2.11.0")
-    assert row.steps == 5
-    assert (end.at_s, end.failure.kind) == (0.7, "out_of_memory")
-    assert end.failure.sentence == "too large"
+    reader = CsvReader(recorder.path)
+    assert [row.steps for row in reader] == [5]
+    assert (reader.metadata.device, reader.origin.versions["torch"]) == (DEVICE, "2.11.0")
 
 
 def test_a_json_of_version_1_is_read(tmp_path):
@@ -77,8 +54,8 @@ def test_a_json_of_version_1_is_read(tmp_path):
     del known["failures"]  # as before there were any
     old = known | {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
     recorder.metadata_path.write_text(json.dumps(old))
-    first, row = CsvReader(recorder.path)
-    assert (first.body.process.device, row.steps) == (DEVICE, 5)
+    reader = CsvReader(recorder.path)
+    assert (reader.metadata.device, [row.steps for row in reader]) == (DEVICE, [5])
 
 
 NO_UTF8 = b'{"started_utc": "\xff"}'
@@ -94,25 +71,6 @@ def test_a_damaged_json_is_ignored(tmp_path, beside):
     assert len(intervals(CsvReader(path))) == len(scripted())
 
 
-@pytest.mark.parametrize(
-    ("steps", "p50", "p95"), [(1, 480.0, 480.0), (150, 3.3, 3.6), (40, 12.0, 12.9)]
-)
-def test_step_times_fit_sum_median_and_percentile(tmp_path, steps, p50, p95):
-    recorder = recorder_of(tmp_path)
-    percentiles = {"step_ms_p50": p50, "step_ms_p95": p95}
-    row = interval(step=steps, steps=steps, samples=8 * steps, values=percentiles)
-    take(recorder, row)
-    recorder.close()
-    (twin,) = intervals(CsvReader(recorder.path))
-    again = steps_of(twin)
-    assert sum(step.count for step in again) == steps
-    trained_ms = 500.0 if steps > 1 else 480.0
-    assert sum(step.count * step.step_ms for step in again) == pytest.approx(trained_ms)
-    ordered = sorted(step.step_ms for step in again for _ in range(step.count))
-    assert ordered[(steps - 1) // 2] == pytest.approx(p50)
-    assert ordered[int(0.95 * (steps - 1))] == pytest.approx(p95)
-
-
 def test_the_first_bytes_decide_between_log_and_csv(tmp_path):
     assert isinstance(open_recording(GOLDEN), CsvReader)
     assert isinstance(open_recording(recorded(tmp_path)), LogReader)
@@ -125,6 +83,15 @@ def test_a_csv_is_read_itself_if_the_log_beside_it_is_of_another_version(tmp_pat
     log.write_text(log.read_text().replace(line, f'"gpudash_log":{version}', 1))
     csv = log.with_suffix(".csv")
     assert log_or_csv(csv) == (log if version == LOG_VERSION else csv)
+
+
+def test_what_needs_the_log_says_that_there_is_none_and_what_reads_a_csv_alone(tmp_path):
+    log = recorded(tmp_path)
+    assert log_of(log.with_suffix(".csv")) == log_of(log) == log
+    log.unlink()
+    said = r"run\.csv has no log beside it: no run\.jsonl; gpudash compare and gpudash export read"
+    with pytest.raises(UsageError, match=said):
+        log_of(log.with_suffix(".csv"))
 
 
 @pytest.mark.parametrize(
@@ -166,7 +133,7 @@ def test_any_damaged_csv_is_read_or_refused_in_a_line(tmp_path_factory, damage):
         return
     for row in rows:
         assert row.began_s < row.ended_s
-        assert sum(step.count for step in steps_of(row)) == row.steps
+        assert 0 <= row.ranks[0].timed <= row.steps
 
 
 def test_endless_rows_of_one_moment_are_held_in_part(tmp_path):

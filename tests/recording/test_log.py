@@ -15,8 +15,8 @@ from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Profiled, SyncCall
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of

@@ -2,12 +2,13 @@
 
 import tracemalloc
 from collections import deque
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Printed
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
@@ -106,8 +107,9 @@ def peak(use, path, folder) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("kind", ["log", "csv"])
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize(
+    ("use", "kind"), [*product(USES, ["log"]), ("read", "csv"), (".jsonl", "csv")]
+)
 def test_a_recording_four_times_as_long_takes_no_more_memory(
     recordings, tmp_path, monkeypatch, kind, use
 ):

@@ -42,7 +42,6 @@ def run_of(snapshot, **changes):
         limits=(),
         failures=(),
         notices=(),
-        unknown=None,
         refused=0,
     )
     return msgspec.structs.replace(known, **changes)

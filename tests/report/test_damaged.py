@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from gpudash.cli.main import main
 from gpudash.errors import Exit, UsageError
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import Envelope, Event
 from gpudash.recording.log import LogReader, line_of
 from gpudash.run.replayed import replayed
 from gpudash.tui.panels import View
@@ -43,15 +43,11 @@ def long(folder: Path) -> Path:
     return test_runs.recorded(folder / "run.csv", (test_runs.OFF, 30, 100), (test_runs.ON, 30, 120))
 
 
-def sweep(folder: Path) -> Path:
-    return test_runs.swept(folder / "run.csv", [10.0, 9.0, 12.0, None])
-
-
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     """The files of some recordings, by name and file."""
     found = {}
-    for make in (every, steps, ranks, long, sweep):
+    for make in (every, steps, ranks, long):
         folder = tmp_path_factory.mktemp(make.__name__)
         make(folder)
         found[make.__name__] = {path.name: path.read_bytes() for path in folder.iterdir()}

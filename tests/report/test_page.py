@@ -13,7 +13,6 @@ from gpudash.format import significant
 from gpudash.markup import document, element, number
 from gpudash.protocol.answer import Gain, Try, Without
 from gpudash.protocol.session import EnergyFound, Slope
-from gpudash.recording.csv_reader import NOT_RECORDED
 from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
 from gpudash.report.frame import MOST_BINS, bins_of
 from gpudash.report.page import POLICY
@@ -138,21 +137,12 @@ def test_lever_changes_are_marked_in_every_chart_and_named():
     assert charts >= 5
 
 
-def test_the_page_says_what_a_recording_does_not_contain():
-    text = Read(page_of(scenes.running(), metadata=None, unknown="phases are not in a CSV")).text
-    assert "This is a CSV without its log: phases are not in a CSV." in text
-    assert "There is no JSON beside it" in text
+def test_the_page_says_that_a_recording_was_not_closed():
     cut = Read(page_of(scenes.running(), metadata=change(METADATA, complete=False))).text
     assert "It was not closed in order" in cut
     whole = Read(page_of(scenes.running())).text
     assert "complete" in whole
     assert "It was not closed" not in whole
-
-
-def test_a_device_that_was_not_recorded_is_not_named():
-    known = scenes.running()
-    device = change(known.device, name=NOT_RECORDED)
-    assert "<h1>encdec</h1>" in page_of(change(known, device=device))
 
 
 def test_without_a_gpu_the_page_names_none():
@@ -210,9 +200,7 @@ def test_markup_in_a_text_stays_text():
             change(one, lever=EVIL, a=EVIL, b=EVIL, verdict=EVIL) for one in known.verdicts
         ),
     )
-    html = page_of(
-        evil, name=EVIL, failures=(change(FAILED, sentence=EVIL),), notices=(EVIL,), unknown=EVIL
-    )
+    html = page_of(evil, name=EVIL, failures=(change(FAILED, sentence=EVIL),), notices=(EVIL,))
     found = Read(html)
     assert "script" not in found.tags
     assert "<script" not in html

@@ -16,7 +16,7 @@ import msgspec
 from gpudash import rendezvous
 from gpudash.instrument import stack_server
 from gpudash.protocol.commands import AnyCommand
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, LeverOffer, Offered
 from tests.lives import in_process
 from tests.scripted_run import started

@@ -9,8 +9,8 @@ import pytest
 
 from gpudash import protocol
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.run.clocks import MOMENTS, ClockDifference, moved
 

@@ -13,8 +13,9 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
 from gpudash.protocol.commands import Change, Plan
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import ComparisonShown, Envelope, Verdict
+from gpudash.protocol.session import ComparisonShown, Verdict
 from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin

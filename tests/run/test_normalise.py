@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
 from gpudash.run.normalise import Normaliser
 from gpudash.statistics import WARMUP_STEPS

@@ -7,7 +7,7 @@ import pytest
 
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Plan, Resume, Stop
-from gpudash.protocol.session import Envelope, Event
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.training import BlocksEnded, Hello, Progress, Refused, State, Status
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.worker_process import RankProcesses, WorkerProcess, start

@@ -18,9 +18,9 @@ from gpudash import rendezvous
 from gpudash.addresses import LOOPBACK, Address
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Change, Pause, Stacks
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Stack
 from gpudash.protocol.readings import HostReading
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import PROTOCOL_VERSION, Device, Progress, State
 from gpudash.run import relay as relays
 from gpudash.run.lines import Lines

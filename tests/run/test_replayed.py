@@ -1,14 +1,13 @@
 """A recording read at once ends as a replay of it ends."""
 
 import json
-import shutil
 
 import pytest
 
 from gpudash.errors import UsageError
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import Envelope, Notice
-from gpudash.recording.csv_reader import UNKNOWN
+from gpudash.protocol.session import Notice
 from gpudash.recording.log import line_of
 from gpudash.run.replay import AT_ONCE
 from gpudash.run.replayed import replayed
@@ -16,7 +15,6 @@ from gpudash.views.time_breakdown import TimeBreakdown
 from tests.compare.test_runs import OFF, ON, recorded
 from tests.lives import failed
 from tests.recording import test_log
-from tests.recording.test_csv_format import GOLDEN
 from tests.scripted_run import BEGAN_S
 from tests.sinks.exporting import h200
 
@@ -39,7 +37,7 @@ def test_a_recording_is_read_to_its_end(tmp_path, named):
     assert run.snapshot.total_steps == pytest.approx(50 * 220, rel=0.01)
     assert run.snapshot.elapsed_s == 50.0
     assert run.steps_per_s == pytest.approx(220, rel=0.01)
-    assert (run.name, run.unknown, run.refused) == (named, None, 0)
+    assert (run.name, run.refused) == (named, 0)
     assert run.metadata.complete
     assert run.process.device == run.snapshot.device
 
@@ -52,14 +50,6 @@ def test_a_log_of_many_messages_before_the_first_row_is_read_to_its_end(tmp_path
     ]
     run = replayed(with_messages(tmp_path / "run.jsonl", *readings))
     assert run.snapshot.elapsed_s == 25.0
-
-
-def test_a_csv_alone_says_what_it_lacks(tmp_path):
-    shutil.copy(GOLDEN, tmp_path / "run.csv")
-    run = replayed(tmp_path / "run.csv")
-    assert (run.unknown, run.metadata) == (UNKNOWN, None)
-    assert run.snapshot.total_steps > 0
-    assert [one.configuration for one in run.snapshot.results][1:]
 
 
 def test_the_runs_own_time_breakdown_is_kept_or_else_folded(tmp_path):

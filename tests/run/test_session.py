@@ -18,7 +18,7 @@ import pytest
 from gpudash.compare.ab import Question
 from gpudash.errors import RecordingError, WorkerError
 from gpudash.protocol.commands import Blocks, Plan
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import LogReader
 from gpudash.run.session import Session

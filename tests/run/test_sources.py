@@ -8,8 +8,8 @@ import pytest
 
 from gpudash.errors import SourceError
 from gpudash.protocol.commands import AnyCommand, Change, Plan
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuMissing, Reading
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import PROTOCOL_VERSION, Hello, Printed, State
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session

@@ -21,8 +21,8 @@ from gpudash.protocol.commands import (
     Slow,
     Stop,
 )
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Profiled, Rehearsed
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, Timed
 from gpudash.recording.intervals import Intervals
 from gpudash.run.normalise import Normaliser

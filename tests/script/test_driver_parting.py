@@ -14,7 +14,8 @@ from gpudash.protocol.commands import (
     Pause,
     Resume,
 )
-from gpudash.protocol.session import Event, Notice
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import BlocksEnded, State
 from gpudash.script import driver as driver_module
 from gpudash.training.command_loop import CommandLoop

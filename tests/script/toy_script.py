@@ -17,9 +17,9 @@ from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.levers.training_objects import NewestCall, Root, TrainingObjects
 from gpudash.protocol.commands import Command
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import Timing
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import LeverOffer, Phase, Progress, Step
 from gpudash.rendezvous import Rendezvous
 from gpudash.script.driver import Driver

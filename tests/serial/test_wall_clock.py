@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Resume
-from gpudash.protocol.session import Event
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Timed
 from gpudash.run.normalise import Normaliser
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.main import main
 from gpudash.protocol.answer import Answer, AnswerShown
-from gpudash.protocol.session import Envelope
+from gpudash.protocol.envelope import Envelope
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogLines, Origin, line_of

@@ -10,7 +10,8 @@ import pytest
 
 from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol.commands import AnyCommand, Plan
-from gpudash.protocol.session import Envelope, Notice
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Failed, Hello, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin

@@ -110,6 +110,12 @@ def test_a_csv_alone_is_exported_to_others_too(tmp_path, name):
     assert (tmp_path / "again.prom").exists()
 
 
+def test_a_csv_is_not_written_anew_without_its_log(tmp_path):
+    csv_alone = recorded(tmp_path).with_suffix(".csv")
+    with pytest.raises(UsageError, match=r"run\.csv is a CSV already; valid: its log"):
+        export(csv_alone, tmp_path / "again.csv")
+
+
 @pytest.mark.parametrize("batch_size", ["9" * 400, "x", "٣"])
 def test_a_batch_size_that_is_none_is_left_out(tmp_path, batch_size):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.protocol.answer import Answer, AnswerShown, Gain, Try, Without
-from gpudash.protocol.session import Envelope, Slope
+from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.session import Slope
 from gpudash.protocol.training import State
 from gpudash.recording import provenance
 from gpudash.recording.intervals import Interval

@@ -14,7 +14,7 @@ from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.charts.sparklines import ShownReading, readings, sparklines
 from gpudash.tui.widgets.readings import Activity, device_lines
 from gpudash.tui.widgets.step_time import StepTime
-from gpudash.worker.loop import phases
+from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series
 from tests.tui.frames import painted
 

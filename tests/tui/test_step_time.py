@@ -18,7 +18,7 @@ from gpudash.tui.charts.step_time import (
     spent,
     top_ms,
 )
-from gpudash.worker.loop import phases
+from gpudash.worker.phases import phases
 from tests.tui.fake_engine import H200, training
 
 SNAPSHOT = msgspec.structs.replace(training(), phases=phases("encode"))

@@ -13,7 +13,7 @@ from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol.commands import Command, Plan, Stop
-from gpudash.protocol.session import Envelope, Event
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.training import Device, Progress, Step
 from gpudash.worker.__main__ import of_process, ready
 from gpudash.worker.loop import Loop

@@ -10,8 +10,8 @@ import torch
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
 from gpudash.protocol.commands import AnyCommand, Change, Memory, Pause, Plan, Profile, Resume, Stop
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Profiled
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import BlocksEnded, Progress, Refused
 from gpudash.worker import workload_training
 from gpudash.worker.__main__ import describe

@@ -10,7 +10,7 @@ import torch
 from msgspec.structs import replace
 
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume
-from gpudash.protocol.session import Event
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Refused, State, Timed
 from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, STEP_S, FakeEntry, Run, stop_when, work
 from workloads.levers import LeverError, Value

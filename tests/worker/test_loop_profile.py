@@ -9,8 +9,8 @@ import torch
 
 from gpudash.instrument.profiler import Profiler
 from gpudash.protocol.commands import Pause, Plan, Profile
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Flops, Profiled, Weights
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import Refused, State
 from tests.lives import is_turn
 from tests.worker.in_process import ENTRY, SETTINGS, FakeEntry, Run, stop_when

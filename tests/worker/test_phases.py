@@ -1,6 +1,6 @@
 from typing import get_args
 
-from gpudash.worker.loop import PHASES
+from gpudash.worker.phases import PHASES
 from workloads.workload import Phase
 
 

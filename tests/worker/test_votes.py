@@ -10,7 +10,7 @@ from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented, not declared
 
 from gpudash.protocol.commands import Block, Blocks, Change, Command, Pause, Plan, Resume, Stop
-from gpudash.protocol.session import Event
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import BlocksEnded, Refused, TooLate
 from gpudash.training import commanded
 from tests.worker.in_process import FakeEntry, Run, nothing

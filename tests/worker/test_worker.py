@@ -23,8 +23,8 @@ import pytest
 from gpudash.instrument.pipes import EventPipe
 from gpudash.metrics import phases_ms
 from gpudash.protocol.commands import Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners
-from gpudash.protocol.session import Envelope, Event
 from gpudash.protocol.training import Failed, Hello, Printed, Progress, Refused, State, Status, Step
 from gpudash.run.worker_process import WorkerProcess
 from gpudash.worker.__main__ import build, work

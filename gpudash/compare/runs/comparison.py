@@ -32,11 +32,9 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: int
     parts: int
-    """Rows of a recording, or blocks of a sweep."""
+    """Rows of the recording."""
     steps_per_s: float | None
     core_wait_pct: float | None = None
-    failure: str | None = None
-    """Why it was not measured."""
 
 
 class Matched(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,7 +132,6 @@ def _side(one: MeasuredSetting) -> Side:
         parts=len(one.parts),
         steps_per_s=one.steps_per_s,
         core_wait_pct=one.core_wait_pct,
-        failure=one.failure,
     )
 
 

@@ -1,4 +1,4 @@
-"""Read the measured settings of a recording or of a sweep's file."""
+"""Read the measured settings of a recording."""
 
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.compare.sweep.file import CELLS, read_provenance, read_rows
-from gpudash.compare.sweep.grid import BlockRow
-from gpudash.compare.unpaired_t import RunPart, Spread, rate, spread_of_blocks, spread_of_rows
+from gpudash.compare.sweep.file import CELLS
+from gpudash.compare.unpaired_t import RunPart, Spread, rate, spread_of_rows
+from gpudash.errors import UsageError
 from gpudash.input_file import open_input
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Envelope
 from gpudash.protocol.training import Device, State
-from gpudash.recording.csv_reader import NOT_RECORDED, CsvReader, log_or_csv, open_recording
+from gpudash.recording.csv_reader import CsvReader, log_or_csv, open_recording
+from gpudash.recording.files import shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LineReader
 from gpudash.recording.provenance import plain
@@ -27,12 +28,8 @@ class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
     workload: str
     settings: Settings
     parts: tuple[RunPart, ...] = ()
-    """Rows or blocks, in their order, without warm-up."""
-    in_blocks: bool = False
-    """Whether other settings were trained between two parts."""
+    """Rows in their order, without warm-up."""
     core_wait_pct: float | None = None
-    failure: str | None = None
-    """Why it could not be measured, if that is known."""
 
     @property
     def steps(self) -> int:
@@ -47,7 +44,7 @@ class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def spread(self) -> Spread | None:
         """The rate's error; None if unknown."""
-        return spread_of_blocks(self.parts) if self.in_blocks else spread_of_rows(self.parts)
+        return spread_of_rows(self.parts)
 
 
 class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,17 +61,12 @@ class RecordedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_run(path: Path) -> RecordedRun:
-    """Read a recording's CSV or log, or a sweep's CSV. Raises UsageError."""
+    """Read a recording's log, or its CSV without one. Raises UsageError."""
     with suppress(OSError, ValueError), open_input(path) as file:
         if file.readline(1 << 12).startswith(",".join(CELLS).encode()):
-            return _sweep(path)
-    return _recording(path)
-
-
-# ── a recording ─────────────────────────────────────────────────────────────────────────
-
-
-def _recording(path: Path) -> RecordedRun:
+            raise UsageError(
+                f"{shown(path)} is a sweep: its own table has its intervals; valid: a recording"
+            )
     with closing(open_recording(log_or_csv(path))) as reader:
         found = _RowReader()
         for item in reader:
@@ -84,7 +76,7 @@ def _recording(path: Path) -> RecordedRun:
                 found.message(item.body)
     return RecordedRun(
         path=plain(str(path)),
-        circumstances=_of_recording(reader, found.state),
+        circumstances=_circumstances(reader, found),
         measured=tuple(found.measured()),
         refused=reader.refused,
         warmup_known=not isinstance(reader, CsvReader),
@@ -120,6 +112,11 @@ class _RowReader:
         elif row.train_s > 0:
             self._rows.setdefault((row.workload, *row.settings.items()), []).append(row)
 
+    @property
+    def settings(self) -> Settings:
+        """Those of the last row."""
+        return self._before.settings if self._before else {}
+
     def measured(self) -> Iterator[MeasuredSetting]:
         for rows in self._rows.values():
             yield MeasuredSetting(
@@ -134,53 +131,21 @@ def _number(value: float | str | None) -> float | None:
     return None if isinstance(value, str) else value
 
 
-def _of_recording(reader: LineReader, state: State | None) -> dict[str, str]:
-    known = dict(reader.origin.versions)
-    if state is not None and state.process is not None:
-        process = state.process
-        known |= process.versions | _of_device(process.device) | _seed(state.settings)
+def _circumstances(reader: LineReader, found: _RowReader) -> dict[str, str]:
+    known = reader.origin.versions | _seed(found.settings)
+    if isinstance(reader, CsvReader):
+        known |= _of_device(reader.metadata.device)
+    elif found.state is not None and found.state.process is not None:
+        known |= found.state.process.versions | _of_device(found.state.process.device)
     where = {"machine": reader.origin.machine, "platform": reader.origin.platform}
     return known | {name: text for name, text in where.items() if text}
 
 
 def _of_device(device: Device | None) -> dict[str, str]:
-    if device is None or device.name == NOT_RECORDED:
+    if device is None:
         return {}
     return {"device": device.name} | ({"GPU": device.uuid} if device.uuid else {})
 
 
 def _seed(settings: Settings) -> dict[str, str]:
     return {"seed": settings["seed"]} if "seed" in settings else {}
-
-
-# ── a sweep ─────────────────────────────────────────────────────────────────────────────
-
-
-def _sweep(path: Path) -> RecordedRun:
-    rows, recorded = read_rows(path), read_provenance(path)
-    fixed = recorded.active_settings or recorded.settings
-    machine = {"machine": recorded.machine} if recorded.machine else {}
-    by_cell: dict[int, list[BlockRow]] = {}
-    for row in rows:
-        by_cell.setdefault(row.cell, []).append(row)
-    return RecordedRun(
-        path=plain(str(path)),
-        circumstances=recorded.versions | _of_device(recorded.device) | machine | _seed(fixed),
-        measured=tuple(
-            _cell(blocks, recorded.workload, fixed | recorded.grid.changes(cell))
-            for cell, blocks in sorted(by_cell.items())
-            if cell < recorded.grid.cells
-        ),
-    )
-
-
-def _cell(blocks: list[BlockRow], workload: str, settings: Settings) -> MeasuredSetting:
-    failures = [block.failure for block in blocks if block.failure is not None]
-    return MeasuredSetting(
-        workload=workload,
-        settings=settings,
-        parts=tuple(RunPart(one.steps, one.busy_s) for one in blocks if one.steps and one.busy_s),
-        in_blocks=True,
-        core_wait_pct=mean(block.core_wait_pct for block in blocks),
-        failure=failures[-1] if failures else None,
-    )

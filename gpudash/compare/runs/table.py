@@ -5,15 +5,15 @@ from collections.abc import Callable, Sequence
 from gpudash import format as fmt
 from gpudash.compare.runs.comparison import CAVEAT, Alone, Difference, Matched, RunComparison, Side
 from gpudash.compare.sweep.table import as_markdown, as_text, pairs
-from gpudash.compare.unpaired_t import MIN_BLOCKS, MIN_ROWS
+from gpudash.compare.unpaired_t import MIN_ROWS
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.statistics import WARMUP_STEPS
 
 HEAD = ["setting", "base steps/s", "new steps/s", "new/base", "95 % interval"]
 
 NO_INTERVAL = (
-    f"{fmt.ABSENT}: no interval, because there are fewer than {MIN_ROWS} rows, or {MIN_BLOCKS} "
-    "blocks of a sweep, or because the noise lasts as long as the run"
+    f"{fmt.ABSENT}: no interval, because there are fewer than {MIN_ROWS} rows, or "
+    "because the noise lasts as long as the run"
 )
 WITHOUT_LOG = (
     "{} has no log (.jsonl) beside its CSV: the length of its warm-up is unknown, and "
@@ -96,7 +96,7 @@ def _row(one: Matched, found: RunComparison) -> list[str]:
 
 
 def _rate(side: Side) -> str:
-    return fmt.plain(side.failure) if side.failure else fmt.figure(side.steps_per_s)
+    return fmt.figure(side.steps_per_s)
 
 
 def _core_waits(found: RunComparison) -> list[str]:

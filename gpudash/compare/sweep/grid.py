@@ -17,9 +17,9 @@ from gpudash.compare.blocks import READINGS, BlockLog, MeasuredBlock, Outcome
 from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Ratio, RunPart, ratio, spread_of_blocks
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import Event
 from gpudash.protocol.training import RefusalKind, State
 from gpudash.statistics import geometric, mean
 

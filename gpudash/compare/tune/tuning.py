@@ -28,9 +28,10 @@ from gpudash.compare.tune.tunable import Tunable
 from gpudash.format import change, percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, Event
+from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Progress, State
 from gpudash.statistics import Means
 from workloads.levers import phrase
