@@ -214,6 +214,12 @@ def test_less_room_has_the_most_important_readings():
     assert "³GPU and host" in wide
 
 
+@pytest.mark.parametrize(("on_gpu", "has_curve"), [(True, True), (False, False)])
+def test_with_room_the_utilisation_has_a_curve_where_a_gpu_is_read(on_gpu, has_curve):
+    shown = seen(Activity(id="activity"), (80, 24), training(on_gpu=on_gpu), LIVE)
+    assert ("busy, %" in shown) == has_curve
+
+
 def test_where_no_gpu_is_read_a_line_above_the_hosts_readings_says_why():
     text = seen(Activity(id="activity"), (40, 9), training(on_gpu=False), LIVE)
     assert "³host" in text

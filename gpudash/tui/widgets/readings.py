@@ -84,7 +84,7 @@ class Activity(TimePanel):
             return
         fitting = self._fitting(width, height)
         yield from reading_rows(fitting, series, view, width)
-        if height - len(self._why(width, height)) - len(fitting) > LEAST_ROWS:
+        if self._has_curve(height - len(self._why(width, height))):
             yield from self._curve(width, LEAST_ROWS)
 
     def _curve(self, width: int, rows: int) -> Iterator[Parts]:
@@ -117,9 +117,14 @@ class Activity(TimePanel):
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         room = max(height - len(self._why(width, height)), 0)
-        if room >= CURVE_FROM and any(one.metric == DRAWN and one.past for one in self._readings):
+        if self._has_curve(room):
             room -= LEAST_ROWS + 1
         return self._readings[:room]
+
+    def _has_curve(self, room: int) -> bool:
+        return room >= CURVE_FROM and any(
+            one.metric == DRAWN and one.past for one in self._readings
+        )
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
