@@ -1,7 +1,4 @@
-"""Measures what the clock costs each step, in a training that does nothing else.
-
-Reports and commands, which come some times a second, are not included.
-"""
+"""Measures what the clock costs each step, in a training that does nothing else."""
 
 import math
 import statistics
@@ -21,7 +18,7 @@ PHASES = tuple(Phase(name=name, label=name, lane="train") for name in MARKS[:-1]
 
 
 def instruments_us(device: torch.device) -> tuple[float, float]:
-    """Return the host's microseconds a step, without and with phases measured."""
+    """Return the cost without and with phases measured."""
     return (
         statistics.median(_step_us(device, math.inf) for _ in range(REPEATS)),
         statistics.median(_step_us(device, 0.0) for _ in range(REPEATS)),
@@ -54,7 +51,6 @@ class LookCost:
         self._longer_ms: deque[float] = deque(maxlen=COMPARED)
 
     def take(self, step_ms: float, count: int) -> None:
-        """Add a step that was measured in full, or the mean of `count` steps timed together."""
         if count > 1:
             self._counted_ms = step_ms
         elif self._counted_ms is not None:
@@ -62,10 +58,9 @@ class LookCost:
             self._counted_ms = None
 
     def interrupt(self) -> None:
-        """Note that the steps that follow may be others."""
         self._counted_ms = None
 
     @property
     def ms(self) -> float:
-        """Return what a look costs; 0 while that is not known."""
+        """0 while the cost is not known."""
         return max(median(self._longer_ms), 0.0) if len(self._longer_ms) >= FEWEST else 0.0

@@ -59,7 +59,7 @@ FEW_STEPS = 10
 
 
 def log_or_csv(path: Path) -> Path:
-    """Return the log beside a CSV, which has more; or `path` if there is none of this version."""
+    """Prefer the log beside a CSV, which has more, if it is of this version."""
     log = path_beside(path, ".jsonl")
     is_log = path.suffix == ".csv" and log.is_file()
     return log if is_log and version_of(log) in (None, LOG_VERSION) else path
@@ -112,7 +112,6 @@ class CsvReader(LineReader):
         return self._interval([row])
 
     def _interval(self, following: list[dict[str, str]]) -> Sequence[Logged]:
-        """Return the collected interval, after the messages that led to it; begin the next one."""
         rows, self._rows = self._rows, following
         found: list[State | Interval] = []
         if rows:
@@ -124,7 +123,6 @@ class CsvReader(LineReader):
         return [each for one in found for each in self._of_ranks(one)]
 
     def _of_ranks(self, one: State | Interval) -> Iterator[Logged]:
-        """Yield the interval or message; a state is followed by those of the other ranks."""
         yield one if isinstance(one, Interval) else self._envelope(one)
         if isinstance(one, State) and one.process is not None and self._before is not None:
             for other in self._before.ranks[1:]:
@@ -200,7 +198,6 @@ def _origin(metadata: Metadata) -> Origin:
 
 
 def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
-    """Return the interval of these rows. Raises DamagedError, or one of `NONSENSE`."""
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     fields = {
@@ -234,7 +231,6 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
 
 
 def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None) -> RankSteps:
-    """Return what a rank did by its row; `before` is of the same process."""
     row = {name: cell for name, cell in cells.items() if cell}
     step, steps, length_s = int(row["step"]), interval.steps, interval.ended_s - interval.began_s
     if rate := float(row.get("steps_per_s", 0)):  # more exact than the times of rows
@@ -278,7 +274,6 @@ def _values(row: Mapping[str, str], *kinds: Kind) -> dict[str, float | str]:
 
 
 def _bursts(one: RankSteps, steps: int, interval: Interval) -> tuple[Burst, ...]:
-    """Return times of so many steps with the row's median, percentile and sum, if possible."""
     p50, p95 = (one.values.get(name) for name in ("step_ms_p50", "step_ms_p95"))
     if not steps:
         return ()

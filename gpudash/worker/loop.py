@@ -29,7 +29,6 @@ COMMUNICATION = "communication"
 
 
 def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[Phase, ...]:
-    """Return the phases of a step; `prepares` is the workload's label for `prepare`."""
     label = {"prepare": prepares}
     return (
         *(Phase(name=name, label=label.get(name, name), lane="prepare") for name in PREPARE),
@@ -38,7 +37,6 @@ def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[P
 
 
 def phases_of_ranks(prepares: str = "prepare") -> tuple[Phase, ...]:
-    """Return the phases of a step of one of several ranks."""
     after_backward = TRAIN.index("backward") + 1
     train = (*TRAIN[:after_backward], COMMUNICATION, *TRAIN[after_backward:])
     return phases(prepares, train)
@@ -88,10 +86,7 @@ class Loop:
         self._decide_at, self._decided_segment = 1, 0
 
     def run(self) -> None:
-        """Train until done. Raises ParentGone, or what the workload raises.
-
-        An out-of-memory error gets notes: which batch would fit, and who owned most.
-        """
+        """Raise ParentGone, or what the workload raises: an out-of-memory error gets notes."""
         try:
             self._run()
         except (RuntimeError, MemoryError, OutOfMemory) as error:
@@ -134,7 +129,6 @@ class Loop:
         )
 
     def _serve(self, now_s: float) -> None:
-        """Report if it is due, and read commands."""
         self._due_s = now_s + DUE_EVERY_S
         reports = self._reports
         are_reported = self.training.is_measured and not self._commands.is_tracing
@@ -157,7 +151,7 @@ class Loop:
         return plan.duration_s is not None and self._has_lasted(plan.duration_s)
 
     def _has_lasted(self, duration_s: float) -> bool:
-        """Return whether the training has lasted so long; of several ranks, by rank 0's clock."""
+        """Decide by rank 0's clock if there are several ranks."""
         training, now_s = self.training, time.monotonic()
         left_s = self._began_s + duration_s - now_s
         if not training.is_shared:
