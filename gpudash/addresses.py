@@ -28,10 +28,7 @@ def to_listen(
     *,
     least: int = 0,
 ) -> Address:
-    """Return an address to listen on; without a host, only this machine reaches it.
-
-    Raises UsageError, also for a port below `least`.
-    """
+    """Without a host, only this machine reaches it. Raises UsageError, also below `least`."""
     host, port = _split(text)
     if port is None or port < least:
         raise _wrong(option, text, valid)
@@ -39,7 +36,6 @@ def to_listen(
 
 
 def to_connect(text: str, option: str = "--connect ") -> Address:
-    """Return an address to connect to. Raises UsageError."""
     host, port = _split(text)
     if not host or not port:
         raise _wrong(option, text, "HOST:PORT")
@@ -47,7 +43,7 @@ def to_connect(text: str, option: str = "--connect ") -> Address:
 
 
 def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
-    """Return the socket addresses that the host resolves to. Raises OSError."""
+    """May raise OSError."""
     try:
         infos = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except UnicodeError as error:
@@ -56,14 +52,13 @@ def resolved(address: Address) -> list[tuple[socket.AddressFamily, Any]]:
 
 
 def why_not(error: OSError) -> str:
-    """Return why an address cannot be used, without Python's error number."""
     if error.errno is not None and error.errno > 0:  # a resolver's own numbers are negative
         return os.strerror(error.errno)
     return str(error.strerror or error)
 
 
 def _split(text: str) -> tuple[str, int | None]:
-    """Return host and port; None if the port is not valid."""
+    """None if the port is not valid."""
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):  # an IPv6 address
         host = host[1:-1]

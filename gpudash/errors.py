@@ -1,8 +1,4 @@
-"""The errors that a user can mend, and the exit codes.
-
-The command line prints only the error's message and exits with its code. The dashboard shows the
-message as a notice.
-"""
+"""The errors that a user can mend, and the exit codes. `str(error)` is all that is shown of one."""
 
 from enum import IntEnum
 from typing import ClassVar
@@ -24,7 +20,6 @@ class Exit(IntEnum):
     INTERRUPTED = 130, "interrupted before there was a result"
 
     def __new__(cls, code: int, meaning: str) -> "Exit":  # noqa: PYI034  # Python 3.10 has no Self
-        """Make a member from a code and its meaning."""
         member = int.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning
@@ -83,6 +78,5 @@ class WorkerError(GpudashError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an exception says, as one line."""
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -18,7 +18,7 @@ class Exchange:
     """A connection that is over at one moment, whatever the other end does."""
 
     def __init__(self, places: Iterable[tuple[socket.AddressFamily, Any]], within_s: float) -> None:
-        """Connect to the first of these socket addresses that answers. Raises OSError."""
+        """Connect to the first address that answers. Raises OSError."""
         self._until_s = time.monotonic() + within_s
         failure = OSError("there is no address")
         for family, place in places:
@@ -40,15 +40,11 @@ class Exchange:
         self._connection.close()
 
     def send(self, data: bytes) -> None:
-        """Send all of it. Raises OSError."""
         self._connection.settimeout(self._left_s)
         self._connection.sendall(data)
 
     def line(self, most: int = MOST_BYTES, meanwhile: Callable[[], object] = lambda: None) -> bytes:
-        """Return the first line of the answer, cut short after `most` bytes or if the end has gone.
-
-        Until it comes, `meanwhile` is called now and then. Raises OSError.
-        """
+        """Return a line, cut after `most` bytes or where the answer ends. Raises OSError."""
         received, more = bytearray(), b""
         while b"\n" not in more and len(received) < most:
             self._connection.settimeout(min(self._left_s, TURN_S))
@@ -64,7 +60,7 @@ class Exchange:
 
     @property
     def _left_s(self) -> float:
-        """Seconds until the deadline. Raises TimeoutError once it has passed."""
+        """Raises TimeoutError once the deadline has passed."""
         left_s = self._until_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("timed out")

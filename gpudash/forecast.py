@@ -23,11 +23,9 @@ class StraightLine(NamedTuple):
     per_sample_mib: float
 
     def at(self, batch_size: int) -> float:
-        """Return the memory that a batch of this size takes, in MiB."""
         return self.base_mib + self.per_sample_mib * batch_size
 
     def reaches(self, capacity_mib: float) -> int:
-        """Return the largest batch size that takes at most this much memory."""
         return floor((capacity_mib - self.base_mib) / self.per_sample_mib)
 
 
@@ -47,13 +45,11 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fits(self) -> int:
-        """The largest batch size that fits, rounded down by up to about an eighth."""
         most = self.held.reaches(self.capacity_mib)
         return most // _step(most) * _step(most)
 
     @property
     def exceeds(self) -> int:
-        """The smallest batch size that does not fit, rounded up likewise."""
         most = self.tensors.reaches(self.capacity_mib)
         return (most // _step(most) + 1) * _step(most)
 
@@ -66,10 +62,9 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(points: Mapping[int, Need], capacity_mib: float | None) -> Forecast | None:
-    """Return the forecast from the two largest batch sizes in `points`.
+    """Use the two largest batch sizes; all other settings of the points must be the same.
 
-    All other settings of the points must be the same. None without two sizes, where the larger one
-    does not need more, and where not even a single sample would fit.
+    None where the larger one does not need more, or where not even a single sample would fit.
     """
     if len(points) < 2 or capacity_mib is None:
         return None

@@ -1,7 +1,4 @@
-"""Numbers as short text: pure functions, independent of widgets.
-
-`–` stands for a value that was not measured; so do NaN and infinity.
-"""
+"""Numbers as short text: `–` for what was not measured, and for NaN and infinity."""
 
 import math
 import re
@@ -22,17 +19,15 @@ _DELETE = 0x7F
 
 
 def is_measured(value: float | None) -> TypeGuard[float]:
-    """Return whether the value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
 def measured(values: Iterable[float | None]) -> list[float]:
-    """Return the finite numbers among the values."""
     return [value for value in values if is_measured(value)]
 
 
 def significant(value: float | None) -> str:
-    """Return three significant digits in plain notation: `0.043`, `4.31`, `43.1`, `4,310`."""
+    """Plain notation: `0.043`, `4.31`, `43.1`, `4,310`."""
     if not is_measured(value):
         return ABSENT
     size = abs(value)
@@ -43,40 +38,36 @@ def significant(value: float | None) -> str:
 
 
 def loss(value: float | None) -> str:
-    """Return the loss; NaN and infinity are shown, as they are findings and not missing values."""
+    """NaN and infinity are shown, as they are findings and not missing values."""
     if value is None:
         return ABSENT
     return f"{value:.4g}" if is_measured(value) else str(value)
 
 
 def figure(value: float | None) -> str:
-    """Return a rate or a time to one decimal, small ones to four digits; `–` if not measured."""
     if value is None:
         return ABSENT
     return f"{value:.4g}" if value < 10 else f"{value:,.1f}"
 
 
 def change(change: float, low: float | None, high: float | None) -> str:
-    """Return a relative change in percent, with its interval if there is one."""
     if low is None or high is None:
         return f"{_signed_pct(change)} %"
     return f"{_signed_pct(change)} % [{_signed_pct(low)}, {_signed_pct(high)}]"
 
 
 def _signed_pct(change: float) -> str:
-    """Return a relative change in percent; `> +999` above 999 %."""
     return "> +999" if change > 9.99 else f"{100 * change:+z.1f}"
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a duration in ms without its unit; below a second in at most four characters."""
     if not is_measured(value):
         return ABSENT
     return f"{value:,.{2 if value < 9.995 else 1 if value < 99.95 else 0}f}"
 
 
 def compact(value: float | None) -> str:
-    """Return a number for an axis, in at most five characters: `0`, `2.5`, `750`, `1.5k`, `20M`."""
+    """In at most five characters: `0`, `2.5`, `750`, `1.5k`, `20M`."""
     if not is_measured(value):
         return ABSENT
     power = 0
@@ -87,46 +78,40 @@ def compact(value: float | None) -> str:
 
 
 def count(value: int | None) -> str:
-    """Return a whole number with thousands separators."""
     return ABSENT if value is None else f"{value:,}"
 
 
 def steps(value: int) -> str:
-    """Return `1 step`, `1234 steps`; without separators, as programs read it too."""
+    """No separators, as programs read it too: `1 step`, `1234 steps`."""
     return f"{value} step{'s' * (value != 1)}"
 
 
 def pairs(value: int) -> str:
-    """Return `1 pair`, `40 pairs`."""
     return f"{value} pair{'s' * (value != 1)}"
 
 
 def percent(value: float | None) -> str:
-    """Return `97 %`."""
     return f"{value:z.0f} %" if is_measured(value) else ABSENT  # z: never -0
 
 
 def memory(mib: float | None) -> str:
-    """Return `812 MiB`, or `11.4 GiB` from one GiB upwards."""
+    """`812 MiB`, or `11.4 GiB` from one GiB upwards."""
     if not is_measured(mib):
         return ABSENT
     return f"{mib:.0f} MiB" if mib < 1024 else f"{mib / 1024:.1f} GiB"
 
 
 def clock(seconds: float) -> str:
-    """Return `0:02:15`."""
     whole = int(seconds) if math.isfinite(seconds) and seconds > 0 else 0
     return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def minutes(seconds: float) -> str:
-    """Return a moment of a run as `2:15`, from an hour on `1:02:15`."""
     hours, rest = clock(seconds).split(":", 1)
     return rest.removeprefix("0") if hours == "0" else f"{hours}:{rest}"
 
 
 def cores(cpu_pct: float | None, there_are: int | None = None) -> str:
-    """Return CPU time in percent of one core as `1.3 cores`, or `1.3 of 16 cores`."""
     if not is_measured(cpu_pct):
         return ABSENT
     of = f" of {there_are}" if there_are else ""
@@ -134,7 +119,6 @@ def cores(cpu_pct: float | None, there_are: int | None = None) -> str:
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
-    """Return the number and its unit, or `–` alone."""
     if not is_measured(value):
         return ABSENT
     return f"{value:,.{decimals}f} {unit}"
@@ -151,7 +135,6 @@ _AS_READ = {
 
 
 def quantity(value: float | str | None, unit: str) -> str:
-    """Return a value formatted by its unit; a text unchanged."""
     if isinstance(value, str):
         return value
     if unit in _AS_READ:
@@ -160,10 +143,7 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 
 def clip(text: str, width: int) -> str:
-    """Return `text` in at most `width` characters, with `…` in place of the rest.
-
-    A number is never cut within its digits: it would be another number.
-    """
+    """Never cut a number within its digits: it would be another number."""
     if len(text) <= width:
         return text
     if width <= 0:
@@ -174,12 +154,11 @@ def clip(text: str, width: int) -> str:
 
 
 def source_line(file: str, line: int) -> str:
-    """Return `losses/masked.py:41`: a whole path would be too long."""
     return f"{'/'.join(PurePath(file).parts[-2:])}:{line}"
 
 
 def signal_name(number: int) -> str:
-    """Return the name of a signal; `signal N` for those without one, as most real-time ones."""
+    """`signal N` for those without a name, as most real-time ones."""
     try:
         return Signals(number).name
     except ValueError:
@@ -187,10 +166,7 @@ def signal_name(number: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` without control characters that a terminal would obey.
-
-    They become their pictures (`␛`), other unprintable characters `�`.
-    """
+    """Turn control characters into pictures (`␛`), which a terminal would obey."""
     text = text.expandtabs(8)
     return text if text.isprintable() else "".join(map(_visible, text))
 
@@ -239,7 +215,6 @@ DOTS = " ..::****"
 
 
 def as_ascii(text: str) -> str:
-    """Return the text in ASCII."""
     return text if text.isascii() else "".join(map(_ascii_of, text.translate(IN_PLACE)))
 
 

@@ -18,7 +18,7 @@ KINDS = (
 
 
 def open_input(path: Path) -> BufferedReader:
-    """Open a file. Raises OSError, also for what is none: its writer may never come.
+    """May raise OSError, also for what is no regular file: its writer may never come.
 
     The pipe of a shell's `<(…)` has its writer. It has no name, so its path leads to no file.
     """
@@ -32,7 +32,7 @@ def open_input(path: Path) -> BufferedReader:
 
 
 def read_input(path: Path, most: int) -> bytes:
-    """Return what a file has, at most so many bytes. Raises OSError, also for a larger one."""
+    """May raise OSError, also for a file larger than `most` bytes."""
     with open_input(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -41,5 +41,5 @@ def read_input(path: Path, most: int) -> bytes:
 
 
 def read_text(path: Path, most: int) -> str:
-    """Return a text as Python reads it, of at most so many bytes. Raises OSError, ValueError."""
+    """May raise OSError or ValueError."""
     return read_input(path, most).decode().replace("\r\n", "\n").replace("\r", "\n")

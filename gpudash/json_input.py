@@ -1,7 +1,7 @@
-"""Decode JSON that anybody may have changed: a record that can be, or damaged.
+"""Decode JSON that anybody may have changed or damaged.
 
-A number that nothing measures is damage too. Python's whole numbers have no bound, and the first
-one that becomes a float, a moment or a length would raise somewhere far from here.
+Python's whole numbers have no bound, and the first one that becomes a float, a moment or a length
+would raise somewhere far from here.
 """
 
 import re
@@ -33,7 +33,7 @@ class DamagedError(ValueError):
 
 
 def decoded(data: bytes, kind: type[T]) -> T:
-    """Return the JSON as a value of this type. Raises DamagedError."""
+    """May raise DamagedError."""
     try:
         found = msgspec.json.decode(data, type=kind)
         if MAY_BE_LARGE.search(data):
@@ -46,7 +46,7 @@ def decoded(data: bytes, kind: type[T]) -> T:
 
 
 def read_json(path: Path, kind: type[T], most: int) -> T:
-    """Return what a file of at most so many bytes has. Raises OSError and DamagedError."""
+    """May raise OSError or DamagedError."""
     return decoded(read_input(path, most), kind)
 
 
@@ -59,10 +59,9 @@ def refuse_nonsense(value: Any) -> None:
 
 
 def refuse_impossible(record: msgspec.Struct) -> None:
-    """Raise DamagedError if a record, or one inside, counts below 0 or names a time that never was.
+    """Raise DamagedError if anything counts below 0 or names a time that never was.
 
-    Its fields' names and types say what they are: a whole number counts, `_s` is in seconds, and
-    what has a text by name are settings.
+    Names and types tell: a whole number counts, `_s` is in seconds, texts by name are settings.
     """
     fields = _fields(type(record))
     for name in fields.counts:
@@ -105,7 +104,6 @@ def _fields(kind: type[msgspec.Struct]) -> _Fields:
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
-    """Return what a field may be: the members of a union, or its type."""
     return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 

@@ -9,11 +9,7 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def element(tag: str, *inside: Element | str | None, **attributes: object) -> Element:
-    """Return an element with these texts and elements inside; None is left out.
-
-    `class_` is the attribute `class`, and `_` in other names stands for `-`. Attributes that are
-    None are left out. Floats are rounded to a tenth.
-    """
+    """Leave out what is None. `class_` is `class`; `_` in other names stands for `-`."""
     given = {
         name.removesuffix("_").replace("_", "-"): _text(value)
         for name, value in attributes.items()
@@ -33,7 +29,6 @@ def element(tag: str, *inside: Element | str | None, **attributes: object) -> El
 
 
 def number(value: float) -> str:
-    """Return a coordinate rounded to a tenth."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -47,7 +42,7 @@ def svg(
     begin: float = 0.0,
     **more: str,
 ) -> Element:
-    """Return an SVG of this size; `title` and `about` are for screen readers."""
+    """Give screen readers `title` and `about`."""
     return element(
         "svg",
         element("title", title),
@@ -69,7 +64,6 @@ MOST_LINES = 50
 
 
 def document(root: Element) -> str:
-    """Return the page as HTML text."""
     return f"<!DOCTYPE html>\n{tostring(root, encoding='unicode', method='html')}\n"
 
 
@@ -77,35 +71,29 @@ def document(root: Element) -> str:
 
 
 def section(title: str, *inside: Element, about: str = "") -> Element:
-    """Return a section; `about` is small print below its title."""
     hint = element("p", about, class_="about") if about else None
     return element("section", element("h2", title), hint, *inside)
 
 
 def scrolling(inside: Element) -> Element:
-    """Return an element that scrolls sideways in a narrow window."""
     return element("div", inside, class_="scrolling")
 
 
 def table(
     head: Sequence[Element], rows: Iterable[Iterable[Element]], class_: str | None = None
 ) -> Element:
-    """Return a table of cells; `head` may be empty."""
     above = element("thead", element("tr", *head)) if head else None
     body = element("tbody", *(element("tr", *cells) for cells in rows))
     return element("table", above, body, class_=class_)
 
 
 def heads(*titles: str) -> list[Element]:
-    """Return the heads of text columns."""
     return [th(title, left=True) for title in titles]
 
 
 def th(text: str, *, left: bool = False) -> Element:
-    """Return the head of a column."""
     return element("th", text, scope="col", class_="left" if left else None)
 
 
 def texts(row: Iterable[str]) -> list[Element]:
-    """Return cells of text."""
     return [element("td", text, class_="left") for text in row]

@@ -1,9 +1,8 @@
 """The table of all metrics: meaning, unit, CSV column, exported name, and where each is shown.
 
-The table's order is that of the CSV's columns, so new metrics are only appended.
-
-Readings, and values of a step, are dictionaries by these names. A value that was not measured is
-absent. A step may also have times of phases that are not in the table: a workload names its own.
+The order is that of the CSV's columns, so new metrics are only appended. Readings, and values of a
+step, are dictionaries by these names, without what was not measured. A step may also have times of
+phases that are not in the table: a workload names its own.
 """
 
 from collections.abc import Mapping
@@ -113,17 +112,14 @@ class Metric(Struct, frozen=True):
 
     @property
     def uncertainty(self) -> str:
-        """How uncertain a single value is."""
         return self.within or WITHIN[self.kind]
 
     @property
     def formula(self) -> str:
-        """What becomes of the values of some time."""
         return FORMULAS[self.over_time]
 
     @property
     def measured_by(self) -> str:
-        """What measures it."""
         return self.source or SOURCES[self.kind]
 
 
@@ -545,7 +541,7 @@ METRICS: dict[str, Metric] = {
 
 
 def since(reading: GpuReading, began_s: float) -> GpuReading:
-    """Return the reading without means whose window began before `began_s` (monotonic)."""
+    """Leave out means whose window began before `began_s` (monotonic)."""
     windows = {"utilisation": reading.at_s - UTIL_WINDOW_S, "activity": reading.activity_since_s}
     early = {name for name, from_s in windows.items() if from_s is not None and from_s < began_s}
     values = {
@@ -557,14 +553,13 @@ def since(reading: GpuReading, began_s: float) -> GpuReading:
 
 
 def process_reading(report: Progress) -> HostReading | None:
-    """Return what a training process says of itself in a report; None if that is nothing."""
     if not report.values:
         return None
     return HostReading(at_s=report.until_s, values=dict(report.values))
 
 
 def phases_ms(values: Mapping[str, float]) -> dict[str, float]:
-    """Return the phases among a step's values, by their names: also those not in the table."""
+    """Include phases that are not in the table."""
     return {
         name.removesuffix("_ms"): ms
         for name, ms in values.items()
@@ -573,6 +568,6 @@ def phases_ms(values: Mapping[str, float]) -> dict[str, float]:
 
 
 def has_phases(values: Mapping[str, float]) -> bool:
-    """Return whether a step's phases were measured; a rollout's time alone does not show it."""
+    """Whether phases were measured, which a rollout's time alone does not show."""
     each = {name for name, metric in METRICS.items() if metric.in_steps == "each"}
     return any(f"{phase}_ms" not in each for phase in phases_ms(values))

@@ -40,7 +40,6 @@ ABOUT = ("name", "summary", "source", "effect", "needs_gpu", "numerics")
 
 
 def offer_of(lever: Lever) -> LeverOffer:
-    """Return the message that describes a lever."""
     about: dict[str, Any] = {name: getattr(lever, name) for name in ABOUT}
     about["default"] = lever.default_text
     about["helps"] = tuple(lever.helps.items())
@@ -54,7 +53,6 @@ def offer_of(lever: Lever) -> LeverOffer:
 
 
 def lever_of(offer: LeverOffer) -> Lever:
-    """Return the lever that an offer describes; its default is the training's own value."""
     about: dict[str, Any] = {name: getattr(offer, name) for name in ABOUT}
     about["helps"], about["waits"] = dict(offer.helps), tuple(map(dict, offer.waits))
     if offer.kind == "switch":
@@ -68,14 +66,14 @@ def lever_of(offer: LeverOffer) -> Lever:
 def levers_of(
     workload: str, settings: Mapping[str, str], offers: tuple[LeverOffer, ...] = ()
 ) -> tuple[Lever, ...]:
-    """Return the offered levers, else those of a workload of the catalogue with these settings."""
+    """Without offers, take those of a workload of the catalogue."""
     entry = CATALOGUE.get(workload)
     return _offered(offers) or (entry.levers_with(settings) if entry else ())
 
 
 @lru_cache(maxsize=2)
 def _offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
-    """Return the offered levers; the same objects for the same offers, to avoid repainting."""
+    """Return the same objects for the same offers, to avoid repainting."""
     return tuple(map(lever_of, offers))
 
 
@@ -88,7 +86,6 @@ NEEDS_ROOT = {
 
 
 def of_driver(gpu: GpuReading | None) -> tuple[Lever, ...]:
-    """Return the levers of the GPU's driver, as far as their values are known."""
     limit_w, clock_mhz = (gpu and gpu.number(name) for name in ("power_limit_w", "sm_clock_mhz"))
     found = []
     if limit_w is not None:
@@ -124,10 +121,7 @@ def check_for_script(name: str, values: Iterable[str] = ()) -> None:
 
 
 def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
-    """Return, as a clause, why this lever cannot be changed given these offers; None if it can.
-
-    Without offers the training is a workload of the catalogue, which refuses by itself.
-    """
+    """Return a clause, or None: without offers, a workload of the catalogue refuses by itself."""
     if name in NEEDS_ROOT:
         return NEEDS_ROOT[name]
     of_name = {offer.name: offer for offer in offers}

@@ -23,7 +23,7 @@ def draft_beside(path: Path) -> Path:
 
 
 def open_draft(path: Path) -> Draft:
-    """Open a draft of the file at `path`, with its permissions and its owner. Raises OSError.
+    """Take over permissions and owner of the file at `path`. Raises OSError.
 
     A link stays a link. A protected file is refused, and so is a pipe that nobody reads.
     """
@@ -46,7 +46,7 @@ def open_draft(path: Path) -> Draft:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write the file whole: a reader, and a full disk, never leave half of it. Raises OSError."""
+    """Leave no half of it to a reader, or on a full disk. Raises OSError."""
     fd, draft, place = open_draft(path)
     try:
         try:
@@ -62,7 +62,6 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of the data. Raises OSError."""
     left = memoryview(data)
     while left:
         left = left[os.write(fd, left) :]

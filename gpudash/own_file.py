@@ -15,7 +15,7 @@ MOST_BYTES = 16 << 20
 
 
 def read(path: Path, default: T) -> T:
-    """Return what the file has; the default if there is none or it cannot be read."""
+    """Return the default if there is no file or it cannot be read."""
     try:
         return read_json(path, type(default), MOST_BYTES)
     except (OSError, DamagedError):
@@ -23,7 +23,7 @@ def read(path: Path, default: T) -> T:
 
 
 def write(path: Path, content: object) -> None:
-    """Write the file, atomically as another gpudash may write too, if there is a place for it."""
+    """Write atomically, as another gpudash may write too; do nothing if it cannot be."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(path, msgspec.json.encode(content))

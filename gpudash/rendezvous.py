@@ -1,8 +1,8 @@
 """The private directory in which the processes of one `gpudash run` meet.
 
-An environment variable names it. Only the user can read it. Each Python process of the script
-leaves marks there, and one that trains listens on a socket to which a dashboard connects.
-This module imports no torch and nothing slow, as every Python of the script imports it.
+An environment variable names it. Each Python process of the script leaves marks there, and one that
+trains listens on a socket to which a dashboard connects. This module imports no torch and nothing
+slow, as every Python of the script imports it.
 """
 
 import os
@@ -29,20 +29,14 @@ class Rendezvous:
         self.path = path
 
     def mark(self, what: str, why: str = "") -> None:
-        """Mark that this process has reached a stage: `python`, then `torch`, then `trained`.
-
-        Where it measures nothing, `failed` may say why.
-        """
+        """Mark a stage: `python`, then `torch`, then `trained`; or `failed`, with a reason."""
         mark = self.path / f"{os.getpid()}.{what}"
         mark.touch(mode=0o600)
         if why:
             mark.write_text(why, encoding="utf-8", errors="replace")
 
     def marks(self) -> dict[str, dict[int, int]]:
-        """Return the marks: by stage, the inode of the mark's file by pid.
-
-        Sockets are listed under `sock`; their processes may have ended.
-        """
+        """Return by stage the inode of the mark's file by pid; `sock` may list ended processes."""
         found: dict[str, dict[int, int]] = {}
         with os.scandir(self.path) as entries:
             for entry in entries:
@@ -52,7 +46,6 @@ class Rendezvous:
         return found
 
     def marked(self, what: str) -> set[int]:
-        """Return the processes that have reached this stage."""
         return set(self.marks().get(what, ()))
 
     def end(self) -> None:
@@ -61,47 +54,41 @@ class Rendezvous:
 
     @property
     def is_ending(self) -> bool:
-        """Whether gpudash has marked that it interrupts the script."""
         return (self.path / ENDING).exists()
 
     def socket(self, pid: int) -> Path:
-        """Return the path of the socket on which this process listens once it trains."""
         return self.path / f"{pid}.sock"
 
     def stack(self, pid: int) -> Path:
-        """Return the path of the socket where this process tells where its main thread is."""
         return self.path / f"{pid}.stack"
 
 
 def of_environment() -> Rendezvous | None:
-    """Return the rendezvous of the run that this process belongs to; None outside of one."""
     path = os.environ.get(ENVIRONMENT)
     return Rendezvous(Path(path)) if path else None
 
 
 def begin() -> Rendezvous:
-    """Create the directory of a new run, and return its rendezvous. Raises OSError."""
+    """May raise OSError."""
     return Rendezvous(Path(tempfile.mkdtemp(prefix=PREFIX, dir=folders()[0])))
 
 
 def begun() -> list[Rendezvous]:
-    """Return the directories of this user's runs. Raises OSError."""
+    """May raise OSError."""
     found = (path for folder in folders() for path in folder.glob(f"{PREFIX}*"))
     return [Rendezvous(path) for path in found if _is_private(path)]
 
 
 def of_others() -> int:
-    """Return how many directories of runs there are of other users."""
     found = (path for folder in folders() for path in folder.glob(f"{PREFIX}*"))
     return sum(_owner(path) not in (None, os.geteuid()) for path in found)
 
 
 def folders() -> list[Path]:
-    """Return the folders in which directories of runs may be, first that of a new run.
+    """Return where directories of runs may be, first that of a new run.
 
-    Other users may have access to them. So no name in one is expected to be free, and what lies
-    there is of a run only if it is private. They do not depend on what differs between a job and
-    who looks for it: TMPDIR is the job's own, and a login's folder is removed when it ends.
+    Other users may write there, so what lies there is of a run only if it is private. `/tmp` comes
+    first where it can be written, as TMPDIR may be a job's own.
     """
     if chosen := os.environ.get(FOLDER):
         return [Path(chosen).absolute()]
@@ -120,7 +107,6 @@ def _owner(path: Path) -> int | None:
 
 
 def _is_private(path: Path) -> bool:
-    """Return whether this is a directory that is this user's alone."""
     try:
         about = path.lstat()
     except OSError:  # gone

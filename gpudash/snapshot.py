@@ -1,7 +1,6 @@
 """The snapshot: all that a screen shows of a run at one moment, as one frozen value.
 
-Live runs and replays both become snapshots, and widgets know nothing else.
-Series are aligned: element i of every tuple in `Series` belongs to `at_s[i]`.
+Element i of every tuple in `Series` belongs to `at_s[i]`.
 """
 
 from collections.abc import Sequence
@@ -58,7 +57,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
     """Values by metric; a metric measured in none of the ticks is absent."""
 
     def of(self, name: str) -> Values:
-        """Return the values of this metric; empty if it was not measured."""
+        """Empty if it was not measured."""
         return self.values.get(name, ())
 
 
@@ -146,7 +145,6 @@ class RankRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def waits_ms(self) -> float | None:
-        """Wait for collectives in a step: exposed communication."""
         return self.values.get("communication_ms")
 
 
@@ -314,13 +312,11 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
 
     @property
     def usable_cores(self) -> int | None:
-        """How many cores the training may use; None if it was not read."""
         cores = self.host.number("usable_cores") if self.host is not None else None
         return None if cores is None else round(cores)
 
 
 def is_script(snapshot: Snapshot) -> bool:
-    """Return whether the training is a user's script, which goes on without a dashboard."""
     return "leave" in snapshot.can
 
 
@@ -330,19 +326,16 @@ def is_live(snapshot: Snapshot) -> bool:
 
 
 def aside(snapshot: Snapshot) -> str:
-    """Return what the training does other than steps, such as `evaluating`; empty if nothing."""
     doing = snapshot.status.partition(" – ")[0]
     by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
     return doing if by_itself else ""
 
 
 def silence(snapshot: Snapshot) -> list[str]:
-    """Return a clause with the time since a step finished; empty if steps come as usual."""
     return [] if snapshot.quiet_s is None else [f"no step for {snapshot.quiet_s:.0f} s"]
 
 
 def unreadable(skipped_samples: int | None) -> list[str]:
-    """Return a clause with the number of skipped samples; empty if there are none."""
     if not skipped_samples:
         return []
     return [f"{skipped_samples:,} unreadable sample{'s' * (skipped_samples > 1)} skipped"]
@@ -351,17 +344,15 @@ def unreadable(skipped_samples: int | None) -> list[str]:
 class Listener(Protocol):
     """A receiver of a run's snapshots. Called on the session's thread; must return at once."""
 
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Receive the newest snapshot; an older one not shown yet may be dropped."""
+    def on_snapshot(self, snapshot: Snapshot, /) -> None: ...
 
     def on_log(self, lines: Sequence[str], /) -> None:
-        """Receive lines that the worker printed: plain text, never markup."""
+        """Receive plain text, never markup."""
 
     def on_output(self, lines: Sequence[str], replaces: int, /) -> None:
-        """Receive lines that a script printed; they replace this many of its newest lines."""
+        """Replace this many of the newest lines that the script printed."""
 
     def on_rewind(self) -> None:
         """Clear the log: the run is sent again from the beginning."""
 
-    def on_failure(self, failure: Failed, /) -> None:
-        """Receive the worker's failure; the next snapshot shows its sentence."""
+    def on_failure(self, failure: Failed, /) -> None: ...

@@ -19,12 +19,7 @@ allocator warm up in them. They also use up prefetched batches, which mask a loa
 def percentiles(
     counted: Iterable[tuple[float, int]], qs: Sequence[float] = (50, 95)
 ) -> tuple[float | None, ...]:
-    """Return percentiles (0 to 100) of values that each occur so many times; None without values.
-
-    The q-th percentile of n sorted values lies at position q/100·(n-1), counted from 0;
-    between two values it is interpolated linearly (definition 7 of Hyndman and Fan).
-    Raises ValueError for a value that is not finite.
-    """
+    """Interpolate linearly (definition 7 of Hyndman and Fan). Raises ValueError if not finite."""
     ordered = sorted(counted)
     if not all(map(isfinite, map(itemgetter(0), ordered))):
         raise ValueError("a percentile needs finite values")
@@ -35,10 +30,7 @@ def percentiles(
 
 
 def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) -> float | None:
-    """Return the mean of the values that were measured: neither None nor NaN nor infinite.
-
-    `counts` says how many times each value occurs.
-    """
+    """Leave out None, NaN and infinity. `counts` says how many times each value occurs."""
     total = weight = 0.0
     for value, n in zip(values, counts, strict=False):  # the default counts are endless
         if value is not None and isfinite(value):
@@ -48,13 +40,13 @@ def mean(values: Iterable[float | None], counts: Iterable[float] = repeat(1)) ->
 
 
 def total(values: Iterable[T | None]) -> T | None:
-    """Return the sum; None if a value was not measured."""
+    """None if a value was not measured."""
     known = list(values)
     return None if None in known else sum(filter(None, known))  # zeros add nothing
 
 
 def geometric(values: Iterable[float | None]) -> float | None:
-    """Return the geometric mean; None without values, or if one was not measured."""
+    """None without values, or if one was not measured."""
     known = list(values)
     if not known or None in known:
         return None
@@ -71,7 +63,7 @@ class Means:
         self._sums: dict[str, list[float]] = {}  # total, weight
 
     def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
-        """Add values of the same weight; values that are None or not finite are left out."""
+        """Leave out values that are None or not finite."""
         for name, value in values.items():
             if value is not None and isfinite(value):
                 sums = self._sums.get(name)
@@ -82,12 +74,10 @@ class Means:
                     sums[1] += weight
 
     def values(self) -> dict[str, float]:
-        """Return the mean of each name that has one."""
         return {name: total / weight for name, (total, weight) in self._sums.items() if weight}
 
 
 def without(step: Step, left_out: int) -> Step | None:
-    """Return equal steps with `left_out` fewer of them; None if none remains."""
     count = step.count - left_out
     if count <= 0:
         return None
@@ -101,7 +91,7 @@ def without(step: Step, left_out: int) -> Step | None:
 
 
 def warm(step: Step) -> Step | None:
-    """Return those of equal steps that came after the warm-up; None if none did."""
+    """None if no step came after the warm-up."""
     return without(step, step.count - step.warm)
 
 

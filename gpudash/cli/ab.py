@@ -19,7 +19,6 @@ MOST_STARTS = 100
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `ab`."""
     add_training_options(parser)
     question = parser.add_argument_group("comparison")
     what = question.add_mutually_exclusive_group(required=True)

@@ -39,7 +39,7 @@ def check_card(arguments: argparse.Namespace) -> None:
 def write_card(
     found: ComparisonShown, snapshot: Snapshot, arguments: argparse.Namespace, starts: int = 1
 ) -> None:
-    """Write the verdict as a card, if one is asked for. Raises RecordingError."""
+    """Do nothing if no card is asked for. Raises RecordingError."""
     path: Path | None = arguments.card
     if path is None:
         return

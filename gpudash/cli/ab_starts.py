@@ -44,7 +44,6 @@ OVER_STARTS = (
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Compare; return the exit code."""
     check_card(arguments)
     trial = (of_script if arguments.user_command else of_workload)(arguments)
     if arguments.starts == 1:
@@ -58,7 +57,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _announce(arguments: argparse.Namespace) -> None:
-    """Say how often the training runs, and of a script what that does to its files."""
     if arguments.user_command:
         name = understand(arguments.user_command).name
         complain(
@@ -79,13 +77,11 @@ class StartFinding(NamedTuple):
 
     @property
     def found(self) -> Estimate:
-        """The change, with the interval over the pairs of this start."""
         assert self.comparison.found is not None
         return self.comparison.found
 
     @property
     def told(self) -> str:
-        """The sentence on this start alone."""
         name = self.comparison.question.name
         return verdict_of_pairs(name, self.found, self.comparison.check)
 
@@ -100,7 +96,6 @@ class AllStarts(NamedTuple):
 
     @property
     def early(self) -> str:
-        """A clause for the verdict, if there are fewer starts than planned."""
         if self.failed is None:
             return ""
         how = "interrupted" if self.failed == Exit.INTERRUPTED else "ended by a failure"
@@ -108,10 +103,7 @@ class AllStarts(NamedTuple):
 
 
 def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> AllStarts:
-    """Compare in one start after the other, until one has no result.
-
-    Raises UsageError or LeverError if the first one cannot be compared in.
-    """
+    """End with the first start that has no result. Raises UsageError or LeverError."""
     planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
     with interruptions() as between_starts:  # within a start others take the signals
@@ -130,7 +122,7 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> A
 
 
 def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
-    """Compare in a start; say why it has no result, and return the exit code then."""
+    """Return the exit code if there is no result; why has been said then."""
     try:
         ended = trial(start)
     except (GpudashError, LeverError) as error:
@@ -148,7 +140,6 @@ def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> St
 
 
 def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
-    """Print the verdict over the starts, or why there is none; return the exit code."""
     results, failed = starts.results, starts.failed
     if not results:
         return Exit.FAILED if failed is None else failed
@@ -171,7 +162,6 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
 
 
 def document_of_starts(starts: AllStarts, price: float | None = None) -> ComparisonReport:
-    """Return what the starts have found as a document for programs."""
     results, shown = starts.results, _shown(starts)
     newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
     over = {name: getattr(shown, name) for name in OVER_STARTS}
@@ -188,7 +178,6 @@ def document_of_starts(starts: AllStarts, price: float | None = None) -> Compari
 
 
 def _shown(starts: AllStarts) -> ComparisonShown:
-    """Return the newest start's comparison with what all starts have found."""
     results = starts.results
     each = [one.comparison.shown() for one in results]
     found, check = over_starts([one.found for one in results]), _check(results)
@@ -209,7 +198,6 @@ def _shown(starts: AllStarts) -> ComparisonShown:
 
 
 def _lines(starts: AllStarts, shown: ComparisonShown, price: float | None) -> list[str]:
-    """Return what is printed of two starts or more."""
     results = starts.results
     energy = results[0].comparison.question.energy
     changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
@@ -225,7 +213,7 @@ def _check(results: Sequence[StartFinding]) -> Estimate | None:
 
 
 def _verdict(starts: AllStarts) -> str | None:
-    """Return the verdict sentence; None of one start."""
+    """Return None for a single start."""
     results = starts.results
     if len(results) < FEWEST_STARTS:
         return None

@@ -39,21 +39,19 @@ class Start(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As messages name it."""
         return f"start {self.number} of {self.of}"
 
     @property
     def where(self) -> str:
-        """The name as a clause; empty for the only start."""
+        """Empty for the only start."""
         return f" in {self.name}" if self.of > 1 else ""
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return the progress line."""
         line = progress_line(snapshot)
         return f"{self.name}, {line}" if self.of > 1 else line
 
     def asks(self, question: Question) -> Question:
-        """Return the question with this start's own order of blocks."""
+        """Each start has its own order of blocks."""
         return replace(question, seed=self.number - 1)
 
 
@@ -142,10 +140,7 @@ class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:
-    """Return the question without a lever: the cost of gpudash's own instruments.
-
-    In one of several starts all pairs are measured: how narrow the interval is, their number says.
-    """
+    """Return the question without a lever: the cost of gpudash's own instruments."""
     if arguments.energy and arguments.no_instruments:
         raise UsageError("--energy does not go with --no-instruments: its blocks are timed alone")
     alone = arguments.starts == 1
@@ -172,7 +167,6 @@ def check_two(text: str, sides: Sequence[str]) -> None:
 
 
 def of_workload(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
-    """Return what compares in a start of a workload of gpudash's."""
     plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
     question = of_instruments(arguments)
     if not arguments.no_instruments:
@@ -203,7 +197,6 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
 def run_ab(
     session: Session, comparison: Comparison, arguments: argparse.Namespace, start: Start = ONLY
 ) -> Trial:
-    """Run the comparison in a start of the workload."""
     news = News(quiet=arguments.quiet)
     session.conduct(comparison)
     interrupted = follow(session, news, start.line, lambda: comparison.done)
@@ -217,7 +210,6 @@ def run_ab(
 
 
 def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
-    """Return what starts the command, compares, and ends the command."""
     _check(arguments)
     command = understand(arguments.user_command)
 
@@ -229,7 +221,6 @@ def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
 
 
 def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: Start) -> Trial:
-    """Run the comparison in a start of the command. Raises UsageError or LeverError."""
     line = (lambda _: "") if arguments.quiet else start.line
     with script.session(arguments) as session:
         trial = OfferedComparison(arguments, script, session, start)
@@ -283,7 +274,7 @@ class OfferedComparison:
 
 
 def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
-    """Return the question. Raises UsageError or LeverError if the lever cannot be moved."""
+    """Raise UsageError or LeverError if the lever cannot be moved."""
     question = of_instruments(arguments)
     if arguments.no_instruments:
         return question
@@ -313,7 +304,6 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Raise for arguments that are known to be wrong before the command starts."""
     check_with_command(arguments)
     if arguments.lever is not None:
         name, _, values = arguments.lever.partition("=")
@@ -325,10 +315,7 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def missing(trial: Trial, start: Start = ONLY) -> int | None:
-    """Say why a trial has no verdict, unless that was said; return its exit code.
-
-    None if it has a verdict.
-    """
+    """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
     comparison = trial.comparison
     if comparison is None or trial.failed is not None:
         return trial.failed
@@ -342,7 +329,6 @@ def missing(trial: Trial, start: Start = ONLY) -> int | None:
 
 
 def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
-    """Print the verdict, or why there is none; return the exit code."""
     code, comparison, snapshot = missing(trial), trial.comparison, trial.snapshot
     if code is not None or comparison is None or comparison.verdict is None:
         return Exit.FAILED if code is None else code
@@ -360,7 +346,6 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return the comparison's progress and its estimate so far."""
     shown = snapshot.comparison
     if shown is None:
         return f"{snapshot.workload}: {snapshot.status}"
@@ -373,7 +358,6 @@ def progress_line(snapshot: Snapshot) -> str:
 def document(
     comparison: Comparison, snapshot: Snapshot, price: float | None = None
 ) -> ComparisonReport:
-    """Return the verdict of one start as a document for programs."""
     question, start = comparison.question, start_report(comparison)
     shown = comparison.shown()
     block = question.block(0, question.a)
@@ -396,7 +380,6 @@ def document(
 
 
 def start_report(comparison: Comparison) -> StartReport:
-    """Return what one start has found."""
     shown, found, check = comparison.shown(), comparison.found, comparison.check
     return StartReport(
         pairs=shown.pairs,
@@ -415,7 +398,6 @@ def start_report(comparison: Comparison) -> StartReport:
 
 
 def check_report(check: Estimate | None) -> AACheck | None:
-    """Return a control, and whether it passed."""
     if check is None:
         return None
     return AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check))
@@ -424,7 +406,6 @@ def check_report(check: Estimate | None) -> AACheck | None:
 def found_lines(
     shown: ComparisonShown, price: float | None, skipped: int, *, energy: bool
 ) -> Iterator[str]:
-    """Yield the rates of A and of B, what they are worth, and what was wrong with the samples."""
     sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
     yield "; ".join(
         f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(busy_ms)}"
@@ -435,12 +416,10 @@ def found_lines(
 
 
 def _busy(host_ms: float | None) -> str:
-    """Return the host's time as a clause; empty if it was not measured."""
     return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
 
 
 def exit_code(found: Estimate | None) -> int:
-    """Return the exit code that tells what was found."""
     if found is None or found.low is None or holds_zero(found):
         return Exit.NOT_SHOWN
     return Exit.DONE if found.change > 0 else Exit.SLOWER

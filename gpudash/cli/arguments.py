@@ -56,7 +56,6 @@ def parse(verb: Verb, words: Sequence[str]) -> Namespace:
 
 
 def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
-    """Return the configuration's key of each option of the verb that can be configured."""
     return {
         name: key_of(table, name)
         for table in ("", verb.name)
@@ -68,7 +67,6 @@ def _keys(verb: Verb, parser: Parser) -> dict[str, str]:
 def _settings(
     configuration: "Configuration", arguments: Namespace
 ) -> Iterator[tuple[str, Any, str]]:
-    """Yield key, value and setter of every setting but levers."""
     chosen = configuration.chosen()
     settings = {
         key_of(table, name): (load(table).parser().get_default(name), "default")

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `attach`."""
     parser.add_argument(
         "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
     )
@@ -40,7 +39,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show the dashboard; return the exit code as `gpudash run` does. Raises UsageError."""
     from gpudash.cli.dashboard import show
     from gpudash.cli.headless import meters
     from gpudash.cli.run_command import listen, say_farewell
@@ -107,7 +105,6 @@ def _why_none() -> str:
 
 
 def _elsewhere() -> str:
-    """Return which folder was looked in, and how another one is."""
     looked_in = plain(" and ".join(map(str, folders())))
     return f"looked in {looked_in}, {FOLDER} names another folder"
 

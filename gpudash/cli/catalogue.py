@@ -65,7 +65,6 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
-    """Return workloads as text, a paragraph a lever, and the origin of installed ones."""
     parts = [_workload(entry) for entry in entries]
     parts.append(
         "\n".join(["with --nproc N besides:", *(_lever(lever, {}) for lever in PROCESSES)])
@@ -75,7 +74,6 @@ def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
 
 
 def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
-    """Return workloads as data."""
     return Catalogue(
         tuple(map(_described, entries)),
         installed=dict(others),
@@ -128,10 +126,7 @@ def _described_lever(lever: Lever) -> DescribedLever:
 
 
 def look_up(what: str, workload: str | None) -> Shown:
-    """Return the recipe of LEVER=VALUE, or all recipes of LEVER, in this workload or any.
-
-    Raises LeverError for an unknown lever or value.
-    """
+    """Return recipes of LEVER=VALUE or of LEVER, in this workload or any. Raises LeverError."""
     name, has_value, text = what.partition("=")
     lever = find(_levers_of(workload), name)
     found = recipes(lever)
@@ -142,7 +137,7 @@ def look_up(what: str, workload: str | None) -> Shown:
 
 
 def _levers_of(workload: str | None) -> tuple[Lever, ...]:
-    """Return the levers of one workload, or of all workloads."""
+    """None stands for all workloads."""
     if workload is not None:
         return entry_of(workload).of_processes().levers
     named: dict[str, Lever] = {}
@@ -153,7 +148,6 @@ def _levers_of(workload: str | None) -> tuple[Lever, ...]:
 
 
 def recipe_lines(shown: Shown) -> Iterator[str]:
-    """Yield the recipes as text."""
     yield from textwrap.wrap(f"{shown.lever}: {shown.summary}", WIDTH_OF_RECIPE)
     yield from textwrap.wrap(f"Source: {shown.source}", WIDTH_OF_RECIPE)
     for value, one in shown.recipes.items():

@@ -19,7 +19,6 @@ MOST_NAMED = 4
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `compare`."""
     for name in ("base", "new"):
         add_file(parser, name, name.upper(), "a recording's log or CSV")
     what = f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE"
@@ -42,12 +41,7 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Compare two runs; return the exit code. Raises UsageError.
-
-    With `fail_below` the code is SLOWER if the whole interval of a setting lies below the limit. An
-    interval that contains the limit decides nothing: a line says so, and the code is 0. A setting
-    without an interval cannot be judged, which is an error.
-    """
+    """Decide nothing where an interval contains the limit; a setting without one is an error."""
     from gpudash.cli.stdout import say, say_json
     from gpudash.compare.runs import table
     from gpudash.compare.runs.comparison import compared
@@ -78,7 +72,6 @@ def _read(path: "Path") -> "RecordedRun":
 
 
 def _judged(found: "RunComparison") -> int:
-    """Print the judgement by the limit; return the exit code."""
     if found.fail_below is None:
         return Exit.DONE
     limit = f"{found.fail_below:g}"

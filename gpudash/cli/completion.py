@@ -92,7 +92,6 @@ SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `completion`."""
     parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
 
 
@@ -107,7 +106,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the script for a shell."""
     say(SCRIPTS[arguments.shell], end="")
     return Exit.DONE
 
@@ -116,14 +114,13 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def answer(words: Sequence[str]) -> int:
-    """Print the completions of the last word."""
     how, found = complete(words)
     say("\n".join([how, *(f"{word}\t{what}" for word, what in found)]))
     return Exit.DONE
 
 
 def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """Return the kind (`words`, `open`, `files`) and the completions of the last word."""
+    """Return the kind (`words`, `open`, `files`) and the completions."""
     *before, current = words or [""]
     named = bool(before) and before[0] in VERBS
     verb = load(before[0] if named else "")
@@ -181,17 +178,14 @@ class _Words:
         self.positional = places[0] if places else None
 
     def option(self, name: str) -> argparse.Action | None:
-        """Return the option of this name, if there is one."""
         return next((one for one in self._parser.actions if name in one.option_strings), None)
 
     def options(self) -> Words:
-        """Yield all options, by their long names where they have one."""
         for action in self._parser.actions:
             if action.option_strings:
                 yield action.option_strings[-1], help_of(action)
 
     def values(self, action: argparse.Action, current: str) -> Words:
-        """Yield the values of an option or of a positional argument."""
         if action.choices is not None:
             yield from ((str(choice), "") for choice in action.choices)
         elif action.metavar == "WORKLOAD":
@@ -227,7 +221,6 @@ class _Words:
                 yield from ((head + value, _mark(lever, value)) for value in others)
 
     def _levers(self) -> tuple[Lever, ...]:
-        """Return the levers of the workload, or of the preset's workload."""
         name = self._given.get("workload", "")
         if preset := self._given.get("preset"):
             from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep

@@ -72,11 +72,9 @@ class Configuration:
     """Why the configuration is not obeyed."""
 
     def chosen(self) -> Layer:
-        """Return the settings that apply, by key."""
         return {key: chosen for layer in self.layers for key, chosen in layer.items()}
 
     def levers(self, entry: Entry) -> Layer:
-        """Return the levers of a workload, by name."""
         found: Layer = {}
         for layer in self.layers:  # a later layer decides, even with its general table
             for table in ("levers", f"levers.{entry.name}"):
@@ -87,10 +85,7 @@ class Configuration:
 
 
 def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
-    """Read all sources. Raises UsageError; with `lenient` the error is in `problem` instead.
-
-    An unknown profile on the command line is raised in both cases.
-    """
+    """Raise UsageError; with `lenient`, keep it in `problem` unless the profile is unknown."""
     files = find_files()
     found = tuple((path, os.path.isfile(path)) for path in files)  # noqa: PTH113  # never raises
     try:
@@ -126,7 +121,7 @@ def find_files() -> tuple[Path, Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether a file configures gpudash. Most projects' pyproject.toml does not."""
+    """Most projects' pyproject.toml does not configure gpudash."""
     if path.name == "gpudash.toml":
         return True
     try:
@@ -147,7 +142,6 @@ class Document:
 
     @classmethod
     def read(cls, path: Path) -> "Document":
-        """Read a file. Raises ConfigurationError."""
         try:
             text = read_text(path, MOST_BYTES)
         except OSError as error:
@@ -211,7 +205,6 @@ def _steps(dotted: str) -> tuple[str, ...]:
 
 
 def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], str]) -> Layer:
-    """Return the settings of a tree at the path `way` in its file."""
     layer: Layer = {}
     for steps, key, value in _leaves(tree, shape(), way, (), place):
         by = place(steps)
@@ -255,7 +248,6 @@ def _leaves(
 
 
 def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | None, list[Layer]]:
-    """Return the profile's name and its settings in each file. Raises UsageError."""
     name = named or os.environ.get("GPUDASH_PROFILE") or None
     if name is None:
         return None, []

@@ -49,7 +49,6 @@ def checked(key: str, value: Any, by: str) -> Any:
 
 
 def _lever(workload: str, name: str, value: Any) -> str:
-    """Return the canonical value of a lever: of one workload, or of all that have it."""
     text = text_of(value)
     if workload:
         return find(CATALOGUE[workload].levers, name).canonical(text)
@@ -63,7 +62,6 @@ def _lever(workload: str, name: str, value: Any) -> str:
 
 
 def _option(table: str, name: str, text: str) -> Any:
-    """Return the value of an option or of a screen setting."""
     if name in SCREEN:
         from gpudash.tui.preferences import choices  # imports Textual
 

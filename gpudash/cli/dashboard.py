@@ -38,7 +38,6 @@ IN_A_PIPE = (120, 40)
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of the dashboard."""
     add_training_options(parser)
     length = parser.add_argument_group("length").add_mutually_exclusive_group()
     add_whole(length, "--steps", 1, 10**12, "stop after N steps")
@@ -61,7 +60,7 @@ class Versions(argparse.Action):
     """Prints the versions of gpudash, Python and the libraries of training and screen."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        """Print the versions and exit, without importing the libraries."""
+        """Print and exit, without importing the libraries."""
         from gpudash.cli.info import versions
 
         gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]
@@ -86,7 +85,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Train a workload; return the exit code."""
     from msgspec.structs import replace
 
     from gpudash.cli.plan import make_plan
@@ -129,10 +127,7 @@ def main(arguments: argparse.Namespace) -> int:
 def opening(
     plan: "Plan", arguments: argparse.Namespace, record: "Path | None", **source: Any
 ) -> Iterator[Callable[[], "Session"]]:
-    """Yield a function that opens the session, once; close it at the end.
-
-    `source` are further arguments of the session.
-    """
+    """Yield a function that opens the session, once; close it at the end."""
     with ExitStack() as at_end:
 
         @cache
@@ -175,7 +170,6 @@ def show(
     arguments: argparse.Namespace,
     player: "Player | None" = None,
 ) -> "Left":
-    """Open the dashboard, with a `player` for a recording, until it is left."""
     from gpudash.imports import without_collecting
 
     with without_collecting():
@@ -197,10 +191,7 @@ def show(
 
 
 class Left(NamedTuple):
-    """How a dashboard was left: its exit code, what it showed last, and the recording made.
-
-    `command` is the user's own, if there is one.
-    """
+    """How a dashboard was left; `command` is the user's own, if there is one."""
 
     code: int
     snapshot: "Snapshot"
@@ -208,7 +199,7 @@ class Left(NamedTuple):
     command: tuple[str, ...] = ()
 
     def print_receipt(self, again: str = "") -> None:
-        """Print what is left of the run; `again` shows it again, else its recording does."""
+        """`again` shows the run again; without it, the recording does."""
         from functools import partial
 
         from gpudash.handout.own_line import own_line
@@ -242,7 +233,6 @@ def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
 def print_once(
     open_session: Callable[[], "Session"], plan: "Plan", *, ascii_only: bool, color: str
 ) -> int:
-    """Train, and print one frame; return the exit code of the run."""
     import shutil
 
     from gpudash.cli.headless import complain_of_failure

@@ -84,7 +84,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the report; return the exit code."""
     checks = (*examine(), _configuration(arguments.configuration))
     if arguments.json:
         say_json(Report(checks), indent=2)
@@ -124,7 +123,7 @@ class Torch(msgspec.Struct, frozen=True):
 
 
 def examine() -> tuple[Check, ...]:
-    """Return all checks; takes a few seconds, mostly to import torch in a child process."""
+    """Take a few seconds, mostly to import torch in a child process."""
     return (
         Check(
             name="python", ok=True, detail=f"{platform.python_version()} on {platform.platform()}"
@@ -141,7 +140,6 @@ def examine() -> tuple[Check, ...]:
 
 
 def report(checks: tuple[Check, ...]) -> str:
-    """Return the checks as aligned lines."""
     width = max(len(check.name) for check in checks)
     return "\n".join(
         f"{MARKS[check.ok]:<2}  {check.name:<{width}}  {check.detail}" for check in checks
@@ -149,7 +147,6 @@ def report(checks: tuple[Check, ...]) -> str:
 
 
 def _configuration(found: Any) -> Check:
-    """Return which configuration is used, or what is wrong with it."""
     paths = ", ".join(str(path) for path, there in found.files if there)
     return Check(
         name="configuration",
@@ -170,7 +167,6 @@ def _machine() -> Check:
 
 
 def _shared_memory() -> Check:
-    """Return how much the loader workers can hand over at a time."""
     name = "shared memory"
     try:
         found = os.statvfs(SHARED)
@@ -186,7 +182,6 @@ def _shared_memory() -> Check:
 
 
 def _runs() -> Check:
-    """Return where commands of `gpudash run` are found, and how many live."""
     name = "runs"
     try:
         runs.check_folder()
@@ -204,7 +199,7 @@ def _runs() -> Check:
 
 
 def _torch() -> Iterator[Check]:
-    """Yield the checks of torch, imported in a child: it may be slow, broken or missing."""
+    """Import torch in a child: it may be slow, broken or missing."""
     if missing(("torch",)):
         reason = f"not in gpudash's own environment; {install_line()} is for its workloads"
         yield Check(name="torch", ok=None, detail=f"{reason}, a script has its own")
@@ -263,7 +258,7 @@ def _gpu() -> Iterator[Check]:
 
 
 def _timed(uuid: str) -> dict[str, float | str]:
-    """Return what each reading of a GPU costs in µs, in the median, or why it cannot be taken."""
+    """Return the median cost of each reading in µs, or why it cannot be taken."""
     try:
         with closing(open_gpu(uuid)) as gpu:
             return {name: _cost_us(gpu, name) for name in READINGS}
@@ -272,7 +267,6 @@ def _timed(uuid: str) -> dict[str, float | str]:
 
 
 def _reading(name: str, of_each: Mapping[str, float | str]) -> Check:
-    """Return the check of a reading, by what is known of each GPU."""
     costs_us = [one for one in of_each.values() if isinstance(one, float)]
     why_not = {one for one in of_each.values() if isinstance(one, str)}
     are_alike = len(of_each) == 1 or (not costs_us and len(why_not) == 1)

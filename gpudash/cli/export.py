@@ -9,7 +9,6 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `export`."""
     add_file(parser, "recording", "LOG", "FILE.jsonl, or the CSV beside it")
     one_of = parser.add_mutually_exclusive_group(required=True)
     what = "ends in .csv (FILE.json is written too) or .jsonl"
@@ -28,10 +27,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the recording in the requested formats; return the exit code.
-
-    Raises UsageError if it cannot be read, and RecordingError if it cannot be written.
-    """
     from gpudash.sinks.export import export, export_to
 
     recording, force = arguments.recording, arguments.force

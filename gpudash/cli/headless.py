@@ -32,21 +32,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 def run_headless(
     session: Session, path: Path, *, quiet: bool = False, price: float | None = None
 ) -> int:
-    """Train to the plan's end or to Ctrl-C, recording to `path`; return the exit code.
-
-    0: the plan was fulfilled, or the run was interrupted and the file is complete. 2: the settings
-    are not possible. 1: the worker or the recording failed; recorded rows are kept.
-    """
+    """Return 0 also if interrupted, 2 if the settings are not possible, 1 for other failures."""
     return _run(session, "recording", f"to {shown(path)}", quiet=quiet, price=price)
 
 
 def run_streaming(
     session: Session, sink: str, *, quiet: bool = False, price: float | None = None
 ) -> int:
-    """Train like `run_headless`, with the rows on standard output; return the exit code.
-
-    It is also 0 if the reader has gone.
-    """
+    """Return 0 also if the reader of standard output has gone."""
     session.begin_sink(sink)
     return _run(session, sink, "to standard output", quiet=quiet, price=price)
 
@@ -73,7 +66,7 @@ def _run(session: Session, sink: str, where: str, *, quiet: bool, price: float |
 
 
 def cost_clause(session: Session, snapshot: Snapshot, price: float | None) -> str:
-    """Return what a million samples cost at the rate of the whole run; empty if not known."""
+    """Return the cost of a million samples at the whole run's rate; empty if not known."""
     rate, samples = session.steps_per_s, snapshot.total_samples
     if price is None or not rate or not samples or not snapshot.total_steps:
         return ""
@@ -85,10 +78,7 @@ def cost_clause(session: Session, snapshot: Snapshot, price: float | None) -> st
 def follow(
     session: Session, news: "News", line: Callable[[Snapshot], str], over: Callable[[], bool]
 ) -> bool:
-    """Run the session with a progress line on stderr, until its worker ends or `over()` is true.
-
-    Returns whether it was interrupted. The session is closed then.
-    """
+    """Close the session at the end; return whether it was interrupted."""
     printer = Printer(sys.stderr, (lambda _: "") if news.quiet else line)
     with interruptions() as interrupted:
         session.start(news)
@@ -110,7 +100,6 @@ def follow(
 
 
 def complain_of_failures(session: Session, kept: str = "") -> int:
-    """Print how a session or its sinks have failed, and what is `kept`; return its exit code."""
     if session.failure is not None:
         return complain_of_failure(session.failure, kept)
     for error in session.sink_failures.values():
@@ -119,20 +108,14 @@ def complain_of_failures(session: Session, kept: str = "") -> int:
 
 
 def complain_of_failure(failure: Failed, kept: str = "") -> int:
-    """Print how the worker failed, and what is kept; return the exit code.
-
-    It is 2 if the settings are not possible.
-    """
+    """Return 2 if the settings are not possible."""
     complain(f"gpudash: {failure.sentence}{kept}")
     return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
 
 
 @contextmanager
 def interruptions() -> Iterator[list[int]]:
-    """Collect SIGINT, SIGTERM, SIGHUP and SIGQUIT instead of ending by them.
-
-    An ignored SIGHUP stays ignored: the run is to outlive its terminal.
-    """
+    """Let an ignored SIGHUP stay ignored: the run is to outlive its terminal."""
     arrived: list[int] = []
     outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
     taken = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
@@ -142,7 +125,6 @@ def interruptions() -> Iterator[list[int]]:
 
 @contextmanager
 def handled(signals: Iterable[int], obey: Callable[[int, object], None]) -> Iterator[None]:
-    """Handle these signals with `obey` until the end of the block."""
     before = {number: signal.signal(number, obey) for number in signals}
     try:
         yield
@@ -160,24 +142,19 @@ class News:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
     def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        """Keep the newest snapshot."""
         self.snapshot = snapshot
 
     def on_log(self, lines: Sequence[str], /) -> None:
-        """Keep the lines."""
         if not self.quiet:
             self.lines.extend(lines)
 
     def on_output(self, lines: Sequence[str], _replaces: int, /) -> None:
-        """Keep the output with the log; lines are not replaced here."""
         self.on_log(lines)
 
     def on_rewind(self) -> None:
-        """Forget the lines."""
         self.lines.clear()
 
     def on_failure(self, failure: Failed, /) -> None:
-        """Keep the traceback of an unexpected failure."""
         if failure.kind == "error":
             self.lines.extend(failure.traceback.splitlines())
 
@@ -196,7 +173,6 @@ class Printer:
         self._printed_at_s = float("-inf")
 
     def show(self, news: News) -> None:
-        """Print the worker's output, then the progress."""
         while news.lines:
             self.line(news.lines.popleft())
         snapshot, now_s = news.snapshot, time.monotonic()
@@ -217,7 +193,6 @@ class Printer:
         self._write(f"{clear}{plain(text)}\n")
 
     def end(self) -> None:
-        """Leave the progress line behind."""
         if self._on_terminal:
             self._write("\n")
 
@@ -228,7 +203,6 @@ class Printer:
 
 
 def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:
-    """Return a session that trains as planned, and is closed with its block."""
     how = {"command": arguments.command, "set_by": arguments.set_by}
     return closing(Session(plan, **how, beside=meters(arguments)))
 
@@ -239,7 +213,6 @@ def meters(arguments: argparse.Namespace) -> Sequence[Source] | None:
 
 
 def progress_line(snapshot: Snapshot) -> str:
-    """Return steps, steps/s, utilisation and time left, as far as known; empty at the end."""
     if snapshot.state in ENDED:
         return ""
     if snapshot.state == "starting":
@@ -262,7 +235,7 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def time_left_s(snapshot: Snapshot) -> float | None:
-    """Return the seconds until the plan is fulfilled; None without a plan or a rate."""
+    """Return None without a plan or a rate."""
     if snapshot.planned_steps and snapshot.steps_per_s:
         return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s
     if snapshot.planned_s and snapshot.training_s is not None:

@@ -33,7 +33,6 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, *ASKING)
 
 
 def plan_of(command: UserCommand) -> Plan:
-    """Return the session's plan for a command."""
     return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
 
 
@@ -43,7 +42,6 @@ def remove(place: rendezvous.Rendezvous) -> None:
 
 
 def _pace(count: int, seconds: float) -> str:
-    """Return steps and their rate by the wall clock."""
     return f"{steps(count)}, {figure(count / seconds if seconds > 0 else None)} steps/s"
 
 
@@ -53,7 +51,7 @@ def in_shell(code: int) -> int:
 
 
 def own_failures(session: Session) -> list[str]:
-    """Return how gpudash itself has failed; how the script has, its exit code says."""
+    """Leave out the script's own failure, which its exit code tells."""
     found = [str(error) for error in session.sink_failures.values()]
     if session.failure is not None and session.failure.traceback:
         found.append(session.failure.sentence)
@@ -70,10 +68,7 @@ class HeadlessScript:
         nodes: Nodes | None = None,
         gives_way: bool = False,
     ) -> None:
-        """Create the run's directory; with `gives_way`, `gpudash attach` may watch it meanwhile.
-
-        Raises UsageError.
-        """
+        """With `gives_way`, `gpudash attach` may watch the command meanwhile. Raises UsageError."""
         self._command, self._place, self._nodes = command, runs.begin(), nodes
         self._gives_way = gives_way
         self._claim = None if gives_way else Claim(self._place.path)
@@ -127,7 +122,6 @@ class HeadlessScript:
         return child
 
     def _begin(self) -> Foreground:
-        """Start the command. Raises WorkerError."""
         return Foreground(self._command, self._place)
 
     def run_for(self, relay: Relay) -> None:
@@ -140,7 +134,6 @@ class HeadlessScript:
                 relay.set_parting(f"{self._command.name} {how}")
 
     def follow(self, session: Session) -> None:
-        """Run until the command has ended."""
         session.start(self.news)
         while not session.wait(REDRAW_S):
             self._report_hang(self.news.snapshot.hang)
@@ -148,7 +141,6 @@ class HeadlessScript:
         self._wait()  # whatever became of the session
 
     def _report_hang(self, hang: Hang | None) -> None:
-        """Print a hang once: where the processes are that finish no step."""
         clauses = hangs.clauses(hang) if hang is not None else ()
         if hang is not None and hang.stacks and clauses != self._reported_hang:
             complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
@@ -163,10 +155,6 @@ class HeadlessScript:
     def summary(
         self, session: Session, record: Path | None, price: float | None = None
     ) -> list[str]:
-        """Return a line on the steps seen, the recording, and failures.
-
-        Of several trainings, each has a line before it.
-        """
         assert self.source
         parts = [self.source.how_it_ended()] if self._wait() else []
         lines: list[str] = []
@@ -192,7 +180,7 @@ class HeadlessScript:
         return lines
 
     def end(self) -> int:
-        """Return the command's exit code; after Ctrl-C end by SIGINT, so that a shell loop ends."""
+        """After Ctrl-C, end by SIGINT, so that a shell loop ends."""
         code = self._wait()
         if code == -signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)

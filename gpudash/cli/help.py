@@ -9,7 +9,6 @@ from workloads.nearest import unknown
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `help`."""
     parser.add_argument("verb", nargs="?", default="", metavar="VERB", help="a verb; none: all")
 
 
@@ -24,7 +23,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a verb's help. Raises UsageError for an unknown verb."""
     verb = arguments.verb
     if verb and verb not in VERBS:
         raise UsageError(unknown("verb", verb, VERBS))

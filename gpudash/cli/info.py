@@ -33,7 +33,6 @@ FOLDERS: dict[str, Callable[[], Path]] = {
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `info`: the options whose effect it shows."""
     add_training_options(parser)
     add_screen_options(parser)
     parser.add_profile_option()
@@ -52,7 +51,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the information. Raises LeverError or UsageError for invalid levers."""
     info = look(arguments)
     if arguments.json:
         say_json(info, indent=2)
@@ -96,7 +94,6 @@ class Info(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(arguments: argparse.Namespace) -> Info:
-    """Return versions, folders, and the settings of these arguments."""
     configuration = arguments.configuration
     return Info(
         versions=versions(),
@@ -114,7 +111,7 @@ def look(arguments: argparse.Namespace) -> Info:
 
 
 def versions() -> dict[str, str | None]:
-    """Return versions by name, without importing the packages; None if not installed."""
+    """Import no package; None stands for one that is not installed."""
     found: dict[str, str | None] = {"gpudash": __version__, "python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -125,7 +122,6 @@ def versions() -> dict[str, str | None]:
 
 
 def as_text(info: Info) -> str:
-    """Return the information as aligned lines."""
     files = {file.path: "found" if file.found else "not there" for file in info.files}
     settings = {one.key: (_shown(one.value), one.set_by) for one in info.settings}
     values = max(len(value) for value, _ in settings.values())
@@ -150,7 +146,6 @@ def _part(title: str, lines: dict[str, str]) -> str:
 
 
 def _levers(arguments: argparse.Namespace) -> list[Setting]:
-    """Return the levers of the chosen workload."""
     arguments.workload = arguments.workload or DEFAULT
     plan = make_plan(arguments, trains=False)
     return [
@@ -192,7 +187,6 @@ RECORDED = (
 
 
 def welcome() -> str:
-    """Return what can be done without torch, what runs, and how to install the rest."""
     return "\n".join(
         [
             f"gpudash {__version__}",

@@ -10,7 +10,6 @@ from workloads import CATALOGUE
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `list`."""
     parser.add_argument(
         "workload",
         nargs="?",
@@ -32,7 +31,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the workloads and their levers. Raises LeverError."""
     from gpudash.cli.catalogue import as_text, catalogue
     from gpudash.cli.plan import entry_of
     from workloads.own.names import installed

@@ -25,7 +25,6 @@ LONGEST = 4096
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run gpudash. Returns the exit code."""
     make_do()
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -48,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
-    """Return the verb, by default the dashboard, and its arguments. Raises UsageError."""
+    """Return the dashboard by default. Raises UsageError."""
     first, *others = words or [""]
     named = first in VERBS
     for word in load(first).parser().split_words(others)[0] if named else words:

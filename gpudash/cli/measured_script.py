@@ -18,7 +18,6 @@ class MeasuredScript(HeadlessScript):
     """A command that has the terminal, the streams and the signals until it is measured."""
 
     def __init__(self, command: UserCommand, *, output_to_stderr: bool = False) -> None:
-        """Create the run's directory. Raises UsageError."""
         super().__init__(command)
         self._output_to_stderr = output_to_stderr
         self._was_stopped = False
@@ -32,10 +31,7 @@ class MeasuredScript(HeadlessScript):
         over: Callable[[], bool],
         line: Callable[[Snapshot], str],
     ) -> None:
-        """Run until all has ended; ask it to end once `over()` is true, or after an interrupt.
-
-        `line` returns the progress to print.
-        """
+        """Ask the command to end once `over()` is true, or after an interrupt; run until it has."""
         printer = Printer(sys.stderr, line, shared=True)
         is_ending = False
         session.start(self.news)
@@ -62,7 +58,7 @@ class MeasuredScript(HeadlessScript):
 
     @property
     def failed_with(self) -> int | None:
-        """The command's exit code if it failed; None if it has not, or was asked to end."""
+        """None if the command has not failed, or was asked to end."""
         assert self.source
         code = self.source.exit_code
         return None if not code or self._was_stopped or self.interrupted else in_shell(code)

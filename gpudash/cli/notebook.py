@@ -28,7 +28,6 @@ VERB = Verb(
 
 
 def main(_arguments: argparse.Namespace) -> int:
-    """Print the line."""
     from gpudash.cli.stdout import complain, say
     from gpudash.run.user_command import INJECTED
 

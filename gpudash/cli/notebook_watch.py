@@ -68,7 +68,6 @@ class Watch:
         self._session = Session(plan, start_source=start)
 
     def run(self) -> None:
-        """Serve until the kernel is gone."""
         self._session.start(self._news)
         while self._run.lives:
             self._note()
@@ -83,7 +82,6 @@ class Watch:
         self._session.close()
 
     def _note(self) -> None:
-        """Take what the session knows of a training, unless more was known before."""
         newest = self._news.snapshot
         if self._source.is_away:
             self._has_missed, self._left = True, newest.process
@@ -92,13 +90,11 @@ class Watch:
             self._has_missed = self._has_missed and newest.answer is None
 
     def _knew_more_than(self, newest: Snapshot) -> bool:
-        """Return whether the training was not met again so far, or has no answer since then."""
         had_answer = self._known.answer is not None and newest.answer is None
         is_same = _training(self._known) == _training(newest)
         return newest.process == self._left or (is_same and had_answer)
 
     def _trains_unseen(self) -> bool:
-        """Whether something trains that the session has not met yet."""
         with suppress(OSError):
             return not self._news.snapshot.total_steps and bool(self._run.place.marked("trained"))
         return False
@@ -120,7 +116,6 @@ class Watch:
 
 
 def _training(snapshot: Snapshot) -> tuple[int, int] | None:
-    """Return what a training is known by, whoever has met it."""
     process = snapshot.process
     return None if process is None else (process.pid, process.number)
 
@@ -132,7 +127,6 @@ class UntouchedKernel(UserCommandProcess):
         self._run = run
 
     def read(self) -> bytes:
-        """Notice its end."""
         self.over = not self._run.lives
         return b""
 

@@ -50,7 +50,6 @@ DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
 
 def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
-    """Add the options that choose and configure the training."""
     group = parser.add_argument_group("training")
     group.add_argument(
         "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(CATALOGUE)
@@ -75,26 +74,23 @@ def add_training_options(parser: argparse.ArgumentParser, default: str | None = 
 
 
 def add_screen_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the screen."""
     group = parser.add_argument_group("screen")
     what = "redraws a second (default 4; less for slow links)"
     add_number(group, "--rate", 0.2, 30, "HZ", what, 4.0)
 
 
 def add_quiet(group: "argparse._ArgumentGroup") -> None:
-    """Add --quiet."""
     group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
 
 
 def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
-    """Add --record; `more` is appended to its help."""
+    """`more` is appended to its help."""
     add_file(group, "--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
 
 
 def add_recording_options(
     parser: argparse.ArgumentParser, to: Mapping[str, tuple[str, str]] = OF_A_RUN
 ) -> None:
-    """Add the options about what a recording contains and overwrites, and `to` whom rows go."""
     recording = parser.add_argument_group("recording")
     add_switch(recording, "--live", "with --record: the dashboard too")
     what = "seconds between rows (default 0.5)"
@@ -109,7 +105,6 @@ def add_recording_options(
 def add_destinations(
     group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
 ) -> None:
-    """Add --to with these destinations."""
     known = [spelt(name, target) for name, (target, _) in valid.items()]
 
     def destination(text: str) -> tuple[str, str]:
@@ -132,7 +127,6 @@ def add_destinations(
 
 
 def spelt(name: str, target: str) -> str:
-    """Return a destination as it is written; some have no target."""
     return f"{name}:{target}" if target else name
 
 
@@ -145,7 +139,6 @@ def once_each(destinations: Iterable[tuple[str, str]]) -> None:
 
 
 def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    """Add the options by which gpudash on other nodes connects; return their group."""
     group = parser.add_argument_group("several nodes")
     group.add_argument(
         "--listen",
@@ -158,23 +151,19 @@ def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
 
 
 def add_json(group: "argparse._ActionsContainer") -> None:
-    """Add --json."""
     add_switch(group, "--json", "print one JSON document")
 
 
 def add_price(group: "argparse._ActionsContainer") -> None:
-    """Add --price."""
     what = "what a GPU costs for an hour: print the cost too"
     add_number(group, "--price", 0.0001, 1e6, "P", what)
 
 
 def add_energy(group: "argparse._ActionsContainer") -> None:
-    """Add --energy."""
     add_switch(group, "--energy", "an A/B finds joules of a sample too: blocks last at least 2 s")
 
 
 def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:
-    """Add an option without a value."""
     group.add_argument(option, action="store_true", help=what)
 
 
@@ -187,13 +176,11 @@ def add_number(
     what: str,
     default: float | None = None,
 ) -> None:
-    """Add an option that takes a number."""
     in_bounds = number(option, minimum, maximum)
     group.add_argument(option, type=in_bounds, default=default, metavar=metavar, help=what)
 
 
 def add_file(group: "argparse._ActionsContainer", name: str, metavar: str, what: str) -> None:
-    """Add an option or a positional argument that is the name of a file."""
     shown = name if name.startswith("-") else metavar
     group.add_argument(name, type=FileName(shown), metavar=metavar, help=what)
 
@@ -206,7 +193,6 @@ def add_whole(
     what: str,
     default: int | None = None,
 ) -> None:
-    """Add an option that takes a whole number."""
     as_whole = whole(option, minimum, maximum)
     group.add_argument(option, type=as_whole, default=default, metavar="N", help=what)
 
@@ -236,7 +222,6 @@ class FileName:
         self._option = option
 
     def __call__(self, text: str) -> "Path":
-        """Return the path."""
         from pathlib import Path  # slow; help and completions do not need it
 
         if not text or "\0" in text:
@@ -245,13 +230,12 @@ class FileName:
 
 
 def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
-    """Return the type of a whole number within bounds. It raises UsageError."""
     as_number = number(option, minimum, maximum, whole=True)
     return lambda text: int(as_number(text))
 
 
 def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int, ...]]:
-    """Return the type of distinct whole numbers separated by commas. It raises UsageError."""
+    """Return the type of distinct whole numbers, separated by commas. It raises UsageError."""
     one = whole(option, minimum, maximum)
 
     def parse(text: str) -> tuple[int, ...]:
@@ -266,7 +250,6 @@ def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int
 def number(
     option: str, minimum: float, maximum: float, unit: str = "", *, whole: bool = False
 ) -> Callable[[str], float]:
-    """Return the type of a number within bounds. It raises UsageError."""
     kind = "a whole number" if whole else "a number"
     valid = f"{kind} from {minimum:.15g}{unit} to {maximum:.15g}{unit}"
 
@@ -289,7 +272,7 @@ def percent(option: str) -> Callable[[str], float]:
 
 
 def _device(name: str) -> str:
-    """Return a device's name. Raises UsageError for an invalid one; the worker checks existence."""
+    """Leave it to the worker to check whether the device exists."""
     kind, colon, index = name.partition(":")
     if name in ("auto", "cpu") or (
         kind == "cuda" and (not colon or (index.isascii() and index.isdecimal()))

@@ -54,7 +54,6 @@ class Verb(NamedTuple):
     """How the verb uses the configuration. Errors in a reported one are not raised."""
 
     def parser(self) -> "Parser":
-        """Return the parser of the words after the verb."""
         parser = Parser(self)
         self.add_arguments(parser)
         parser.take_old_names(OLD_NAMES.get(self.name, {}))
@@ -72,7 +71,6 @@ class Verb(NamedTuple):
         return parser
 
     def exit_codes(self) -> Iterable[tuple[str, str]]:
-        """Yield each exit code with its meaning."""
         for code in self.exits:
             yield str(code.value), self.meanings.get(code, code.meaning)
 
@@ -91,16 +89,13 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def actions(self) -> list[argparse.Action]:
-        """Options and positional arguments, in order."""
         return self._actions
 
     @property
     def options(self) -> dict[str, argparse.Action]:
-        """Options and positional arguments, by destination."""
         return {action.dest: action for action in self._actions}
 
     def add_profile_option(self) -> None:
-        """Add --profile."""
         what = "obey [profiles.NAME] of the configuration files too"
         group = self.add_argument_group("the configuration")
         group.add_argument("--profile", metavar="NAME", help=what)
@@ -113,7 +108,7 @@ class Parser(argparse.ArgumentParser):
     # ── reading ─────────────────────────────────────────────────────────────────────────
 
     def parse(self, words: Sequence[str]) -> argparse.Namespace:
-        """Parse the words; an unknown option is reported before missing ones. Raises UsageError."""
+        """Report an unknown option before missing ones. Raises UsageError."""
         ours, of_user = self.split_words(words)
         for word in takewhile("--".__ne__, ours):
             self._check_option(word)
@@ -138,7 +133,6 @@ class Parser(argparse.ArgumentParser):
         return list(words), []
 
     def _begins_command(self, word: str) -> bool:
-        """Return whether the first word that is no option's begins the user's command."""
         if word == "-m" or self.verb.user_command == "alone":
             return True
         from gpudash.run.user_command import begins_command  # not for each help and TAB
@@ -188,11 +182,9 @@ class Parser(argparse.ArgumentParser):
     # ── printing ────────────────────────────────────────────────────────────────────────
 
     def usage_line(self) -> str:
-        """Return the usage in one line."""
         return self.format_usage().splitlines()[0].strip()
 
     def format_help(self) -> str:
-        """Return the help, wrapped to the terminal's width."""
         verb = self.verb
         self.description = _folded(f"{verb.summary}\n\n{verb.details()}".rstrip())
         parts = definitions("examples", verb.examples), definitions("exit codes", verb.exit_codes())
@@ -200,7 +192,6 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def derived_usage(self) -> str:
-        """Return the usage: required arguments, then `[options]`."""
         required = [action for action in self._actions if action.option_strings and action.required]
         one_of = [
             " | ".join(map(_with_value, group._group_actions))  # noqa: SLF001  # has no public name
@@ -220,7 +211,7 @@ class Parser(argparse.ArgumentParser):
         return "\n       ".join(lines).replace("%", "%%")
 
     def print_help(self, _file: Any = None) -> None:
-        """Print the help by `say`, like all other output. Raises OutputError."""
+        """Print by `say`, like all other output. Raises OutputError."""
         say(self.format_help(), end="")
 
 
@@ -234,7 +225,6 @@ class _Once(argparse.Action):
         values: object,
         option_string: str | None = None,  # noqa: ARG002  # argparse's own signature
     ) -> None:
-        """Store the value. Raises UsageError for a different second one."""
         assert isinstance(parser, Parser)
         before = parser.given.setdefault(self.dest, values)
         if before != values:
@@ -250,7 +240,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 def columns() -> int:
-    """Return the width of the help in columns; shutil knows it too, but importing it is slow."""
+    """Avoid shutil, which knows the width too: importing it is slow."""
     try:
         width = int(os.environ.get("COLUMNS", "")) or 80
     except ValueError:
@@ -262,14 +252,12 @@ def columns() -> int:
 
 
 def _folded(text: str) -> str:
-    """Return the text wrapped to the terminal's width."""
     import textwrap  # slow, and only for the help
 
     return "\n".join(textwrap.fill(line, columns()) for line in text.splitlines())
 
 
 def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
-    """Return a title, and below it terms with their meanings, wrapped to the terminal's width."""
     import textwrap  # slow, and only for the help
 
     pairs = tuple(pairs)
@@ -285,7 +273,6 @@ def definitions(title: str, pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def help_of(action: argparse.Action) -> str:
-    """Return the help text of an option."""
     return (action.help or "").replace("%%", "%")
 
 
@@ -303,7 +290,6 @@ def _metavar(action: argparse.Action) -> str:
 
 
 def _with_value(action: argparse.Action) -> str:
-    """Return an option with its metavar, or a positional argument's."""
     if action.nargs == 0:
         return _name(action)
     value = _metavar(action)

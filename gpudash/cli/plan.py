@@ -23,10 +23,10 @@ def make_plan(
     nproc: int | None = None,
     trains: bool = True,
 ) -> Plan:
-    """Return a plan without an end for the chosen training; record what has set its levers.
+    """Return a plan without an end, and record what has set its levers.
 
-    `decided` are levers that the command line sets elsewhere; configured values of them do not
-    count. `nproc` is the number of processes to use if the command line names several. A plan that
+    `decided` are levers that the command line sets elsewhere: configured values of them do not
+    count. `nproc` is used if the command line names several numbers of processes. A plan that
     nobody `trains` needs no torch. Raises LeverError or UsageError.
     """
     nproc = nproc or arguments.nproc or 1
@@ -66,7 +66,6 @@ def together(entry: Entry, device: str) -> Entry:
 
 
 def _check_alone(nproc: int, names: Iterable[str]) -> None:
-    """Raise UsageError for levers that one process does not have."""
     for lever in PROCESSES if nproc == 1 else ():
         if lever.name in names:
             raise UsageError(f"lever {lever.name} goes with several processes: --nproc N")
@@ -87,7 +86,7 @@ def check_with_command(arguments: argparse.Namespace) -> None:
 
 
 def entry_of(name: str) -> Entry:
-    """Return the entry of any workload. Raises LeverError."""
+    """Raise LeverError for an unknown name."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     from gpudash.run.worker_process import find  # not for the catalogue
@@ -97,11 +96,7 @@ def entry_of(name: str) -> Entry:
 
 
 def compared_values(option: str, text: str, lever: Lever, values: str) -> list[str]:
-    """Return the canonical values of `A,B,…` to compare.
-
-    `option` and `text` are for the error message. Raises LeverError, and UsageError for `auto`,
-    which might be equal to another value.
-    """
+    """Raise LeverError, or UsageError for `auto`, which might be equal to another value."""
     found = [lever.canonical(value) for value in values.split(",")]
     if AUTO in found:
         raise UsageError(
@@ -111,7 +106,6 @@ def compared_values(option: str, text: str, lever: Lever, values: str) -> list[s
 
 
 def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
-    """Return the levers' canonical values. Raises UsageError for contradictory ones."""
     settings: Settings = {}
     for name, text in asked:
         value = find(entry.levers, name).canonical(text)

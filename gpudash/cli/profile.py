@@ -15,7 +15,6 @@ STEPS = 10
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `profile`."""
     add_training_options(parser)
     profile = parser.add_argument_group("profile")
     add_whole(profile, "--steps", 1, 1000, f"steps that are traced ({STEPS})", STEPS)

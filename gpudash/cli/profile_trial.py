@@ -41,7 +41,6 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Profile, or read a trace; return the exit code."""
     before = summary_of(arguments.against) if arguments.against is not None else None
     if arguments.read is not None:
         if arguments.user_command or arguments.trace is not None or arguments.force:
@@ -52,12 +51,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def summary_of(path: Path) -> Summary:
-    """Return the summary of a trace file. Raises UsageError."""
     return summarise(read(path))
 
 
 def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
-    """Print a trace's summary, and the changes since another summary. Raises UsageError."""
     summary = summary_of(path)
     change = None if before is None else compare(before, summary)
     if as_json:
@@ -105,7 +102,6 @@ class ProfileTrial:
         return self.is_done or self.failure != ""
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return the progress line."""
         if snapshot.state in ENDED:
             return ""
         if self._requested is not None:
@@ -115,7 +111,7 @@ class ProfileTrial:
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
     def conclude(self, why: str, *, interrupted: bool) -> int:
-        """Return the exit code; without a profile, print the known reason, or else `why`."""
+        """Without a profile, print the known reason, or else `why`."""
         self.is_over()  # look at the last snapshot
         if self.is_done:
             return Exit.DONE
@@ -127,7 +123,6 @@ class ProfileTrial:
 
 
 def is_warm(snapshot: Snapshot) -> bool:
-    """Return whether the warm-up steps are over."""
     return bool(snapshot.results) and snapshot.results[-1].steps > 0
 
 
@@ -174,7 +169,6 @@ def _print_if_done(
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:
-    """Return the path of the trace to write. Raises UsageError or RecordingError."""
     path: Path = arguments.trace or Path(f"{Path(name).stem}.trace.json")
     if path.suffix == ".gz":
         raise UsageError(f"--trace {shown(path)} is not valid; valid: a name without .gz")

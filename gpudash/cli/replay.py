@@ -11,7 +11,6 @@ from gpudash.run.replay import SPEEDS
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `replay`."""
     add_file(parser, "file", "FILE", "a recording's CSV, or the log beside it")
     what = "seconds of it in one second (default 1)"
     add_number(parser, "--speed", SPEEDS[0], SPEEDS[-1], "N", what, 1.0)
@@ -31,7 +30,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Show a recording; return the exit code. Raises UsageError."""
     from gpudash.cli.dashboard import show
     from gpudash.run.replay import NOTHING, Player, Replay
     from gpudash.run.session import Session

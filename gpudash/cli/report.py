@@ -15,7 +15,6 @@ SUFFIXES = (".html", ".htm")
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `report`."""
     add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
     add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
     add_price(parser)
@@ -33,7 +32,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Write the page. Raises UsageError, and RecordingError if it cannot be written."""
     from gpudash.recording.files import created, shown
     from gpudash.report.page import page
     from gpudash.run.replayed import replayed

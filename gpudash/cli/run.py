@@ -14,7 +14,6 @@ from gpudash.errors import OF_SCRIPT, Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `run` before the user's command."""
     parser.add_argument(
         "--python",
         metavar="PATH",

@@ -30,7 +30,6 @@ LAST_LINES = 20
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run the command; return its exit code."""
     command = understand(arguments.user_command, arguments.python)
     record: Path | None = arguments.record
     recorded = record is not None and not arguments.live
@@ -95,7 +94,6 @@ def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
 
 
 def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
-    """Run the command, relayed to another node's gpudash; return its exit code."""
     address = to_connect(arguments.connect)
     token = given_token(arguments.token_file)
     if token is None:
@@ -131,7 +129,6 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
 
 
 def say_farewell(source: ScriptSource, left: Left) -> int:
-    """Print the receipt, and that the command runs on, or how it ended; return the exit code."""
     if not source.is_over:
         again, how = ATTACH, ""
         if source.prints_to:

@@ -29,7 +29,6 @@ DOCUMENTS = {
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `schema`."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="a document; none: their names")
 
 
@@ -44,7 +43,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print a schema, or the names. Raises UsageError for an unknown name."""
     import msgspec
 
     name = arguments.name
@@ -58,7 +56,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def record(name: str) -> "type[msgspec.Struct]":
-    """Return the type of a document."""
     module, _, record = DOCUMENTS[name].partition(":")
     found: type[msgspec.Struct] = getattr(import_module(module), record)
     return found

@@ -9,7 +9,6 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `show`."""
     parser.add_argument("what", metavar="LEVER[=VALUE]", help="a lever, or one of its values")
     parser.add_argument(
         "--workload", metavar="WORKLOAD", help="whose lever is meant; any by default"
@@ -28,7 +27,6 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Print the lines for LEVER or LEVER=VALUE. Raises LeverError."""
     from gpudash.cli.catalogue import look_up, recipe_lines
 
     shown = look_up(arguments.what, arguments.workload)

@@ -4,7 +4,6 @@ from gpudash.imports import prefer_own_modules
 
 
 def main() -> int:
-    """Run gpudash. Returns the exit code."""
     prefer_own_modules()
     from gpudash.cli.main import main
 

@@ -58,7 +58,6 @@ def say(text: str, end: str = "\n") -> None:
 
 
 def say_json(document: object, indent: int = -1) -> None:
-    """Print a JSON document, in one line unless indented. Raises OutputError."""
     import msgspec  # not for each --help
 
     say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
@@ -66,10 +65,7 @@ def say_json(document: object, indent: int = -1) -> None:
 
 @contextmanager
 def passing(text: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what the wait is for, until the end of the block.
-
-    Yields a function that shows how far it is, after the text.
-    """
+    """Show the text on a terminal; yield a function that shows after it how far the wait is."""
     stream = sys.stderr if sys.stderr.isatty() else io.StringIO()
 
     def show(how_far: str) -> None:
@@ -83,13 +79,12 @@ def passing(text: str) -> Iterator[Callable[[str], None]]:
 
 
 def complain(text: str) -> None:
-    """Print a line to standard error; if that fails, the exit code has to do."""
+    """If even this fails, the exit code has to do."""
     with suppress(OSError):
         print(plain(text), file=sys.stderr, flush=True)
 
 
 def complain_of_left_out(lines: int, path: "Path") -> None:
-    """Print how many lines of a recording were left out, if any."""
     from gpudash.recording.files import shown  # …
 
     if lines:

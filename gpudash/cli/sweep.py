@@ -17,7 +17,6 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `sweep`."""
     add_training_options(parser, default=None)  # a preset has its own workload
     nproc = parser.options["nproc"]
     nproc.type, nproc.metavar = wholes("--nproc", 1, MOST_PROCESSES), "N,…"

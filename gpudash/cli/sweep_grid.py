@@ -26,7 +26,6 @@ OF_SEVERAL = frozenset(lever.name for lever in PROCESSES)
 
 
 def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
-    """Return the plan and the grid. Raises LeverError or UsageError."""
     preset = _preset(arguments)
     asked = arguments.workload if arguments.set_by.get("workload") == COMMAND_LINE else None
     if preset is not None and asked not in (None, preset.workload):
@@ -67,7 +66,6 @@ def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
-    """Return the chosen preset, in its GPU size; workload and settings are the same in any size."""
     if arguments.preset is None and not arguments.vary and len(arguments.nproc or ()) < 2:
         raise UsageError(f"say what to sweep: --vary LEVER=A,B,… or --preset {'|'.join(ON_GPU)}")
     if arguments.preset is None:
@@ -80,7 +78,6 @@ def _preset(arguments: argparse.Namespace) -> Preset | None:
 
 
 def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
-    """Return the batch sizes to use instead of a preset's own; empty if not given."""
     if not texts:
         return ()
     _, rows = vary(entry, texts)
@@ -90,10 +87,7 @@ def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
 
 
 def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
-    """Return rows and columns of `NAME=A,B,…` texts: batch sizes down, other levers across.
-
-    Raises LeverError or UsageError.
-    """
+    """Return batch sizes as rows, other levers as columns. Raises LeverError or UsageError."""
     axes: dict[str, list[str]] = {}
     for text in texts:
         name, separator, values = text.partition("=")
@@ -113,13 +107,11 @@ def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tupl
 
 
 def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:
-    """Return the levers that a preset sets or varies, and those that `NAME=A,B,…` texts vary."""
     sets = (preset.settings, *preset.rows, *preset.columns) if preset else ()
     return {name for one in sets for name in one} | {text.partition("=")[0] for text in varied}
 
 
 def of_count(plan: Plan, nproc: int | None) -> Plan:
-    """Return the plan with this number of processes; unchanged for None."""
     if nproc is None:
         return plan
     settings = dict(plan.settings)
@@ -129,7 +121,6 @@ def of_count(plan: Plan, nproc: int | None) -> Plan:
 
 
 def _check_scaling(grid: Grid) -> None:
-    """Raise UsageError for a grid that several numbers of processes cannot run."""
     if 1 not in grid.counts:
         raise UsageError("--nproc with several numbers needs 1 too, which the others scale from")
     varied = grid.named & OF_SEVERAL
@@ -138,10 +129,7 @@ def _check_scaling(grid: Grid) -> None:
 
 
 def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
-    """Check the levers and values of every cell.
-
-    Raises LeverError, and UsageError for a lever that is both fixed and varied.
-    """
+    """Raise LeverError, and UsageError for a lever that is both fixed and varied."""
     for cell in range(grid.cells):
         changes = grid.levers(cell)
         both = settings.keys() & changes.keys()
@@ -151,11 +139,7 @@ def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
 
 
 def trains_on_gpu(device: str) -> bool:
-    """Return whether the worker will train on a GPU; takes as long as torch's import.
-
-    A child process asks torch, which decides it: a GPU that NVML lists may be hidden from torch, or
-    torch may be built without CUDA.
-    """
+    """Ask torch in a child: a GPU that NVML lists may be hidden, or torch built without CUDA."""
     if device != "auto":
         return device != "cpu"
     asked = child.run("-c", ASK_TORCH)

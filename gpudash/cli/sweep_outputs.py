@@ -51,10 +51,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             _check_place(path, replace=force or resume)
 
     def publish(self, sweep: Sweep, provenance: Provenance) -> str | None:
-        """Write and print the table; return why a file could not be written, or None.
-
-        Raises OutputError.
-        """
+        """Return why a file could not be written, or None. Raises OutputError."""
         unwritten, title = None, title_of(provenance)
         results, legend = sweep.results(), sweep_table.legend(sweep.grid)
         table = sweep_table.cells(sweep.grid, results)
@@ -81,10 +78,9 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def title_of(ran: Provenance) -> str:
-    """Return the table's title: workload, device and fixed levers.
+    """Name set levers, active ones that differ from the default, and the machine's choice.
 
-    It names levers that were set, active ones that differ from the default, and the one whose
-    default depends on the machine. The worker's notes replace those that they are about.
+    The worker's notes replace those that they are about.
     """
     varied = ran.grid.varied
     silent = varied | {"batch_size"} if NPROC in varied else varied  # notes are of the last nproc
@@ -103,7 +99,6 @@ def title_of(ran: Provenance) -> str:
 
 
 def _check_place(path: Path, *, replace: bool) -> None:
-    """Raise RecordingError for a file that could not be written at the end."""
     why = None
     if path.is_dir():
         why = "it is a folder"

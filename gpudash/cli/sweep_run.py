@@ -38,7 +38,6 @@ SWITCHES = {
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Run the sweep; return the exit code."""
     if arguments.user_command:
         raise UsageError(
             f"a sweep measures workloads, and {understand(arguments.user_command).name} is a "
@@ -80,7 +79,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def foreseen(provenance: Provenance) -> str:
-    """Return the number of settings and blocks, and the least length of a sweep."""
     grid = provenance.grid
     blocks = grid.cells * grid.rounds
     settings = "1 setting" if grid.cells == 1 else f"{grid.cells} settings"
@@ -104,7 +102,6 @@ def foreseen(provenance: Provenance) -> str:
 
 
 def _driver() -> dict[str, str]:
-    """Return the NVIDIA driver's version, if there is one."""
     try:
         version, _ = list_gpus()
     except GpuUnavailable:
@@ -134,7 +131,6 @@ class RecordedSweep:
         """Why the sweep was not begun: the file's blocks have other circumstances."""
 
     def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
         self._began_s = self._began_s or time.monotonic()
         self.state, self._waits = state, False
         try:
@@ -150,7 +146,6 @@ class RecordedSweep:
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return blocks to run instead if they change."""
         if self.done or self._waits:
             return None
         if isinstance(item, Progress):
@@ -181,7 +176,6 @@ class RecordedSweep:
         """Return None: a sweep is not shown on the dashboard."""
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return the progress bar, the blocks and the time left."""
         if self._began_s is None:
             return f"{snapshot.workload}: {snapshot.status}"
         done, planned = self._sweep.blocks_done, self._sweep.blocks_planned
@@ -194,7 +188,6 @@ class RecordedSweep:
         return ", ".join([line, *silence(snapshot)])
 
     def conclude(self) -> None:
-        """Add the table to the file if anything was measured."""
         if self._file is not None and self._sweep.blocks_done and self.refusal is None:
             try:
                 self._file.conclude(tuple(chain(*self._sweep.results())))
@@ -215,7 +208,6 @@ def run_sweep(
     *,
     quiet: bool = False,
 ) -> int:
-    """Run the missing blocks and print the table; return the exit code."""
     news = News(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
     plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
@@ -242,7 +234,6 @@ def run_sweep(
 
 
 def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
-    """Print the table of a sweep whose file has all blocks; return the exit code."""
     if outputs.csv is not None:
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
     unwritten = outputs.publish(sweep, provenance)
@@ -255,7 +246,6 @@ def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> in
 def _conclude(
     session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
 ) -> int:
-    """Print what went wrong, if anything did; return the exit code."""
     kept = ""
     if 0 < sweep.blocks_done < sweep.blocks_planned:
         kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"

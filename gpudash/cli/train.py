@@ -6,7 +6,6 @@ from gpudash.errors import Exit
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of the dashboard, with a required workload."""
     dashboard.add_arguments(parser)
     workload = parser.options["workload"]
     workload.nargs, workload.default = None, None

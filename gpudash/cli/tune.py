@@ -17,7 +17,6 @@ BUDGET_S = 60.0
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `tune`."""
     add_training_options(parser)
     group = parser.add_argument_group("tuning")
     group.add_argument(

@@ -53,7 +53,6 @@ class Findings(msgspec.Struct, frozen=True, kw_only=True):
 def circumstances(
     state: State, levers: tuple[str, ...], *, command: tuple[str, ...], found: str
 ) -> Circumstances:
-    """Return the circumstances of a tune that begins in this state."""
     assert state.process is not None, "a tune begins with a process that is ready"
     return Circumstances(
         workload=state.workload,
@@ -67,15 +66,11 @@ def circumstances(
 
 
 def recall(of: Circumstances) -> Settings | None:
-    """Return what was found under these circumstances; None if nothing is known."""
     return next((one.best for one in reversed(_read().findings) if one.of == of), None)
 
 
 def remember(of: Circumstances, best: Settings) -> None:
-    """Keep what was found. If that is nothing, forget what was: a second tune would prove nothing.
-
-    A cache that cannot be written is none.
-    """
+    """If nothing was found, forget what was; a cache that cannot be written is no error."""
     kept = [one for one in _read().findings if one.of != of]
     if best:
         kept.append(Finding(of=of, best=best))
@@ -83,7 +78,6 @@ def remember(of: Circumstances, best: Settings) -> None:
 
 
 def place() -> Path:
-    """Return the file's path."""
     return user_cache_path("gpudash") / "tunes.json"
 
 

@@ -92,7 +92,6 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Tune; return the exit code."""
     if arguments.save is not None:
         if arguments.user_command:
             raise UsageError(
@@ -104,7 +103,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def named(arguments: argparse.Namespace) -> list[str]:
-    """Return the levers of --levers. Raises UsageError for an empty name."""
     names = [] if arguments.only is None else arguments.only.split(",")
     if "" in names:
         raise UsageError(f"--levers {arguments.only} is not valid; valid: NAME,NAME,…")
@@ -136,7 +134,6 @@ class Tune:
         return self.tuning is not None and self.tuning.is_whole
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return the progress line."""
         if snapshot.state in ENDED:
             return ""
         doing = "measuring" if snapshot.total_steps else snapshot.status
@@ -145,7 +142,6 @@ class Tune:
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
     def _follow(self) -> Iterator[bool]:
-        """Yield False for as long as there is something to wait for."""
         news = self._news
         while not news.snapshot.total_steps:
             if (news.snapshot.quiet_s or 0.0) > PATIENCE_S:
@@ -171,14 +167,12 @@ class Tune:
             yield False
 
     def _is_unknown(self, until_s: float) -> bool:
-        """Return whether more will be known soon: of the levers, or until then the answer."""
         snapshot = self._news.snapshot
         return not snapshot.levers_complete or (
             snapshot.answer is None and snapshot.elapsed_s < until_s
         )
 
     def _choose(self, snapshot: Snapshot) -> Chosen:
-        """Return what is tried. Raises UsageError if that is nothing, LeverError for a name."""
         arguments, answer = self._arguments, snapshot.answer
         found = choose(
             levers_of(snapshot.workload, snapshot.settings, snapshot.levers),
@@ -196,7 +190,6 @@ class Tune:
         return found
 
     def _recall(self, state: State) -> Settings | None:
-        """Return what an earlier tune has found under these circumstances."""
         self.circumstances = tune_memory.circumstances(
             state,
             tuple(sorted(one.name for one in self.choice.tunables)),
@@ -268,7 +261,6 @@ def conclude(
     *,
     interrupted: bool,
 ) -> int:
-    """Print what was found, or why nothing was; return the exit code."""
     if tune.refusal is not None:
         raise tune.refusal
     tuning = tune.tuning
@@ -315,14 +307,12 @@ def _save(arguments: argparse.Namespace, workload: str, best: Settings) -> None:
 
 
 def _so_far(tuning: Tuning) -> str:
-    """Return a clause with the best so far."""
     if not tuning.leader:
         return ""
     return f"; the best so far, not proven: {phrase(tuning.leader)}"
 
 
 def progress(tuning: Tuning) -> str:
-    """Return what a tune is doing, and what it has found so far."""
     course, found = tuning.course, tuning.course.found
     if not course.is_proving:
         return f"{tuning.doing}, {course.spent_s:.0f} of {tuning.allowance.budget_s:.0f} s"
@@ -336,7 +326,6 @@ def document(
     left_out: tuple[LeftOut, ...] = (),
     price: float | None = None,
 ) -> TuneReport:
-    """Return what was found as a document for programs."""
     search, found = tuning.search, tuning.search.found
     proof = tuning.shown()
     return TuneReport(
@@ -370,7 +359,6 @@ def document(
 def lines(
     tuning: Tuning, left_out_: tuple[LeftOut, ...] = (), price: float | None = None
 ) -> Iterator[str]:
-    """Yield what was found for people: what was tried, the verdict, the lines of PyTorch."""
     search = tuning.search
     if search.tried:
         yield "tried, each against the best of then:"
@@ -396,21 +384,18 @@ def lines(
 
 
 def _tried_lines(tried: Sequence[Tried]) -> Iterator[str]:
-    """Yield a line for each setting: the change, and what it was worth."""
     width = max(len(change_of(one)) for one in tried)
     for one in tried:
         yield f"  {change_of(one).ljust(width)}  {worth_of(one)}"
 
 
 def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:
-    """Yield a clause for each reason, with the levers that it keeps out."""
     ordered = sorted(levers, key=lambda one: one.why)
     for why, of_why in groupby(ordered, key=lambda one: one.why):
         yield f"{', '.join(one.lever for one in of_why)} ({why})"
 
 
 def _recipe(tuning: Tuning, name: str, value: str) -> Iterator[str]:
-    """Yield the lines of PyTorch that do the same in a script."""
     (lever,) = (one.lever for one in tuning.tunables if one.name == name)
     found = {value: recipe(lever, value)}
     about = Shown(lever=name, summary=lever.summary, source=lever.source, recipes=found)

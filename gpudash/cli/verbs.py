@@ -33,6 +33,6 @@ VERBS = {
 
 
 def load(name: str) -> Verb:
-    """Return a verb by its name; the dashboard's name is empty."""
+    """Return the dashboard for an empty name."""
     verb: Verb = import_module(f"gpudash.cli.{name or 'dashboard'}").VERB
     return verb._replace(summary=VERBS[name]) if name else verb

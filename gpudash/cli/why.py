@@ -15,7 +15,6 @@ SECONDS = 15.0
 
 
 def add_arguments(parser: Parser) -> None:
-    """Add the arguments of `why`."""
     add_training_options(parser)
     question = parser.add_argument_group("measuring")
     question.add_argument(

@@ -44,7 +44,6 @@ class WhyReport(AnswerReport, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Measure and answer; return the exit code."""
     with TemporaryDirectory(prefix="gpudash-", dir=scratch_folder()) as folder:
         trace = Path(folder) / "why.trace.json"
         return (_of_script if arguments.user_command else _of_workload)(arguments, trace)
@@ -76,23 +75,18 @@ class Why:
         return self._is_done
 
     def why_incomplete(self, ended: str, own: Failed | None) -> str:
-        """Return why something was not found, as a clause; empty if all was.
-
-        `ended` is how the training ended, and `own` how gpudash failed.
-        """
+        """Return an empty text if all was found; `own` is how gpudash failed."""
         if own is not None and own.kind == "error":
             return own.sentence
         return self.failure or ("" if self._is_done else f"{ended} while {self._doing}")
 
     def line(self, snapshot: Snapshot) -> str:
-        """Return the progress line."""
         if snapshot.state in ENDED:
             return ""
         doing = self._doing if snapshot.state == "training" else snapshot.status
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
     def _follow(self, arguments: argparse.Namespace, trace: Path) -> Iterator[bool]:
-        """Yield False for as long as there is something to wait for."""
         news = self._news
         while not news.snapshot.total_steps:
             yield False
@@ -156,7 +150,6 @@ class Why:
 
 
 def expectation(shown: SlowingShown) -> str:
-    """Return how long the proof will take, or that its longest time will not suffice."""
     if shown.expected_s is None or shown.expected_s <= MOST_S:
         return f"slowing takes up to {MOST_S:.0f} s"
     return (
@@ -203,7 +196,6 @@ def _conclude(
     *,
     interrupted: bool,
 ) -> int:
-    """Print the answer, and why there is none or a part is missing; return the exit code."""
     answer = why.known.answer
     if answer is None:
         why_not = "interrupted" if interrupted else why.why_incomplete(ended, failure) or ended
@@ -222,7 +214,6 @@ def _conclude(
 
 
 def report(snapshot: Snapshot, answer: Answer) -> WhyReport:
-    """Return the answer as a document for programs."""
     return WhyReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,

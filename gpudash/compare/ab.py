@@ -1,7 +1,6 @@
 """Conduct an A/B comparison: pairs of blocks, a narrowing interval, a verdict.
 
-A comparison returns the blocks to run, folds their results and decides when to stop. `paired_t` has
-the statistics. docs/concepts/statistics.md gives the reasons for the procedure.
+docs/concepts/statistics.md gives the reasons for the procedure.
 """
 
 from collections.abc import Sequence
@@ -69,11 +68,9 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The setting that the verdict names."""
         return f"{self.lever}={self.b}"
 
     def block(self, number: int, value: str) -> Block:
-        """Return a block under one of the two values."""
         changes, energy = {self.lever: value}, self.energy
         block = block_of(number, changes, short_runs=self.short_runs, energy=energy)
         if self.lever != INSTRUMENTS:
@@ -88,7 +85,6 @@ class Comparison(BlockTrial):
     name = "A/B"
 
     def __init__(self, question: Question, known: KnownStarts | None = None) -> None:
-        """`known` is what other starts of the training have found."""
         super().__init__()
         self.question = question
         self._goes_on = False  # whether it began with pairs that were looked at
@@ -109,12 +105,10 @@ class Comparison(BlockTrial):
 
     @property
     def found(self) -> Estimate | None:
-        """The estimate so far; None before the first pair."""
         return self._intervals[-1] if self._intervals else None
 
     @property
     def check(self) -> Estimate | None:
-        """The control so far."""
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
     def _first(self, state: State, _run: int) -> tuple[Block, ...]:
@@ -132,12 +126,9 @@ class Comparison(BlockTrial):
         return meter.Meter(self._gpus) if self.question.energy else None
 
     def with_more(self, question: Question, state: State | None) -> "Comparison":
-        """Return a comparison that goes on with this one's pairs, up to all those of the question.
+        """Go on with this one's pairs, as its interval holds at every look.
 
-        Its interval holds at every look: whoever goes on has seen what the first pairs show.
-
-        One that begins anew, if this one asked another question, is not over, or was of another
-        start of the training: each start has a pace of its own.
+        Begin anew after another question or another start, which has a pace of its own.
         """
         longer = Comparison(question, self._known)
         process = state.process if state is not None else None
@@ -150,7 +141,6 @@ class Comparison(BlockTrial):
         return longer
 
     def shown(self) -> ComparisonShown:
-        """Return the comparison's state for the screen."""
         found, check, question = self.found, self.check, self.question
         a, b = self._sides
         return ComparisonShown(
@@ -185,7 +175,6 @@ class Comparison(BlockTrial):
 
     @property
     def _gpus(self) -> int:
-        """GPUs of the training."""
         return meter.gpus_of(self._process)
 
     @property
@@ -197,7 +186,7 @@ class Comparison(BlockTrial):
 
     @property
     def _core_wait_pct(self) -> float | None:
-        """Core wait over the whole comparison: many blocks are shorter than a reading's period."""
+        """Over the whole comparison: many blocks are shorter than a reading's period."""
         return self._readings.values().get("core_wait_pct")
 
     def _note(self, item: Event | Reading) -> None:
@@ -264,17 +253,13 @@ class Comparison(BlockTrial):
 
 
 def contention(core_wait_pct: float | None) -> str:
-    """Return a clause that cores were short during the comparison; empty if they were not."""
     if core_wait_pct is None or core_wait_pct < CORE_WAIT_WARNS_PCT:
         return ""
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
 def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> float | None:
-    """Return the geometric mean of the blocks' rates: B's over A's is the change of the verdict.
-
-    None without blocks, and if a count is unknown.
-    """
+    """Return a geometric mean: B's over A's is the change of the verdict."""
     counts = [getattr(block, of) for block in blocks]
     return geometric(
         None if count is None else count / block.busy_s
@@ -283,5 +268,4 @@ def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> fl
 
 
 def _host_ms(blocks: list[MeasuredBlock]) -> float | None:
-    """Return the host's time of a step, averaged as the rates are: it is a part of their step."""
     return geometric(block.host_ms for block in blocks)

@@ -1,7 +1,4 @@
-"""What drives blocks: it asks for them, matches outcomes, is stopped, breaks off, and ends.
-
-Each kind has its own question: which blocks it needs, and what their outcomes say.
-"""
+"""What drives blocks: it asks for them, matches outcomes, is stopped, breaks off, and ends."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
@@ -44,7 +41,6 @@ class BlockTrial(ABC):
 
     @property
     def is_over(self) -> bool:
-        """Whether the outcome is known; the worker may still have blocks to run."""
         return self.verdict is not None or self.failure is not None
 
     @property
@@ -54,18 +50,16 @@ class BlockTrial(ABC):
 
     @property
     def lasted_s(self) -> float:
-        """How long it has been going on."""
         return 0.0 if self._began_s is None else self._now_s - self._began_s
 
     def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the worker runs under this run number."""
         self._log = BlockLog(run, (), state, self._meter(state))
         blocks = self._first(state, run)
         self._log.expect(blocks)
         return blocks
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return blocks to run instead, none at all to end it, else None."""
+        """Return blocks to run instead, none at all to end it, else None."""
         if self.done:
             return None
         self._note_time(item)
@@ -87,20 +81,17 @@ class BlockTrial(ABC):
         return blocks
 
     def cancel(self, reason: str) -> None:
-        """End it early, with what was measured so far if that is enough."""
+        """Show what was measured so far if that is enough."""
         if not self.is_over:
             self._end_early(reason)
 
     @abstractmethod
-    def shown(self) -> ComparisonShown | SlowingShown | None:
-        """Return the state for the screen."""
+    def shown(self) -> ComparisonShown | SlowingShown | None: ...
 
     @abstractmethod
-    def _first(self, state: State, run: int) -> tuple[Block, ...]:
-        """Return the blocks to begin with."""
+    def _first(self, state: State, run: int) -> tuple[Block, ...]: ...
 
     def _meter(self, state: State) -> Meter | None:  # noqa: ARG002  # one may need it
-        """Return what measures the energy of blocks, if that is asked."""
         return None
 
     def _note_time(self, item: Event | Reading) -> None:
@@ -117,16 +108,13 @@ class BlockTrial(ABC):
         """Note what else a record says, also after the end."""
 
     @abstractmethod
-    def _take(self, outcome: Outcome) -> None:
-        """Take in the outcome of a block."""
+    def _take(self, outcome: Outcome) -> None: ...
 
     def _next(self) -> tuple[Block, ...] | None:
-        """Decide what comes next; return blocks to run instead of the present ones, if any."""
         return None
 
     @abstractmethod
-    def _end_early(self, reason: str) -> None:
-        """Set verdict or failure by what was measured so far."""
+    def _end_early(self, reason: str) -> None: ...
 
 
 def block_of(
@@ -137,10 +125,7 @@ def block_of(
     min_steps: int = MIN_STEPS,
     energy: bool = False,
 ) -> Block:
-    """Return a block; with `short_runs` its changes need a rebuild.
-
-    With `energy` it is long enough for the energy of a sample.
-    """
+    """`short_runs`: its changes need a rebuild. `energy`: it is long enough for joules."""
     return Block(
         number=number,
         changes=changes,

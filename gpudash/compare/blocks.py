@@ -47,9 +47,8 @@ READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
 class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a block: sums and means over its steps.
 
-    Warm-up steps are left out, and so is the last step. With a second stream, no next batch is
-    prepared beside the last step, because the worker drains before a lever change. In a block timed
-    by the wall clock all steps count, and only the time is known.
+    Warm-up steps are left out, and so is the last step, beside which a second stream prepares no
+    next batch. A block timed by the wall clock has only the time of all steps.
     """
 
     number: int
@@ -67,7 +66,7 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ms_per_sample(self) -> float:
-        """The cost to compare: ms a sample, or ms a step if samples are unknown."""
+        """The cost to compare; ms a step if samples are unknown."""
         return self.busy_s * 1e3 / (self.samples or self.steps)
 
 
@@ -101,10 +100,7 @@ class _Open:
 
 
 class BlockLog:
-    """Folds a worker's records into the outcomes of a run's blocks, in order.
-
-    A block that another change cut off before its least number of steps has no outcome.
-    """
+    """Folds outcomes in order; a block cut off before its least number of steps has none."""
 
     def __init__(
         self,
@@ -113,10 +109,7 @@ class BlockLog:
         state: State | None = None,
         meter: Meter | None = None,
     ) -> None:
-        """`state` is the newest one before the run. With a meter, blocks have their energy.
-
-        Rank 0's records stand for all ranks, which train on as many samples each.
-        """
+        """Let rank 0's records stand for all ranks; `state` is the newest one before the run."""
         self._run = run
         self._state = state
         self._meter = meter
@@ -131,11 +124,9 @@ class BlockLog:
         """Why no more outcomes will come; None while they may."""
 
     def expect(self, blocks: Iterable[Block]) -> None:
-        """Take in further blocks of the run."""
         self._blocks.update((block.number, block) for block in blocks)
 
     def fold(self, item: Event | Reading) -> tuple[Outcome, ...]:
-        """Fold one record; return the outcomes that are now known."""
         match item:
             case State():
                 self._turn(item)
@@ -181,7 +172,6 @@ class BlockLog:
         return self._finished()
 
     def _finished(self) -> tuple[Outcome, ...]:
-        """Return the outcomes that are known by now."""
         done: list[Outcome] = []
         while self._open:
             last_step = self._open[0].last_step
@@ -196,7 +186,6 @@ class BlockLog:
         return tuple(done)
 
     def _awaits_tick(self, one: _Open) -> bool:
-        """Return whether the energy counter is about to move on after the block's end."""
         if self._meter is None or not one.steps:
             return False
         ended_s = one.steps[-1].finished_s

@@ -1,7 +1,4 @@
-"""Energy of a sample under each of two settings. No I/O, no clock.
-
-The sensor's own error is the same for both: it is in the joules, and not in their ratio.
-"""
+"""Energy of a sample under each of two settings. The sensor's own error cancels in their ratio."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import expm1, floor, fsum, hypot, log, log10, sqrt
@@ -26,10 +23,7 @@ Method: TypeAlias = Callable[[Sequence[tuple[float, float]]], Estimate]
 def of_blocks(
     pairs: Sequence[tuple[MeasuredBlock, MeasuredBlock]], method: Method
 ) -> tuple[EnergyFound | None, str]:
-    """Return what a sample takes under A and B, by pairs of blocks, or why that is not known.
-
-    `method` is that of the throughput: it says whether the number of pairs was fixed.
-    """
+    """Return a reason if it is not known. `method` says whether the number of pairs was fixed."""
     by_step = any(one.samples is None for pair in pairs for one in pair)
     known, why = [], ""
     for a, b in pairs:
@@ -59,7 +53,6 @@ def compared(
     per: Per,
     method: Method,
 ) -> EnergyFound | None:
-    """Return what a sample takes under A and B, by pairs of blocks; None with fewer than two."""
     if len(pairs) < 2 or any(one.joules <= 0 for pair in pairs for one in pair):
         return None
     more = method([(a.joules, b.joules) for a, b in pairs])  # work of a joule, B's against A's
@@ -79,10 +72,7 @@ def compared(
 
 
 def of_starts(found: Sequence[EnergyFound | None]) -> EnergyFound | None:
-    """Return what several starts have found together; None unless each has found something.
-
-    Each start counts as one pair, as for the throughput.
-    """
+    """Count each start as one pair; None unless each has found something."""
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return None
@@ -93,7 +83,6 @@ def of_starts(found: Sequence[EnergyFound | None]) -> EnergyFound | None:
 
 
 def _side(blocks: Sequence[Share]) -> Share:
-    """Return the geometric mean of the blocks, and half of its 95 % interval."""
     count = len(blocks)
     joules = geometric_mean(one.joules for one in blocks)
     spread = stdev(log(one.joules) for one in blocks)
@@ -103,7 +92,6 @@ def _side(blocks: Sequence[Share]) -> Share:
 
 
 def _inverse(change: float) -> float:
-    """Return the change of 1 / x from that of x."""
     return 1 / (1 + change) - 1
 
 
@@ -111,14 +99,12 @@ HOURS_A_DAY = 24
 
 
 def of_a_million(price: float, gpus: int, samples_per_s: float | None) -> float | None:
-    """Return what a million samples cost; None without a rate."""
     if not samples_per_s:
         return None
     return price * max(gpus, 1) / 3600 / samples_per_s * 1e6
 
 
 def saved_a_day(price: float, gpus: int, change: float) -> float:
-    """Return what a day's work under A costs less under B, whose throughput is so much higher."""
     return price * max(gpus, 1) * HOURS_A_DAY * (1 - 1 / (1 + change))
 
 
@@ -152,7 +138,6 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def costs(price: float | None, shown: ComparisonShown) -> Costs | None:
-    """Return what the training costs under both settings; None without a price."""
     if price is None:
         return None
     gpus = max(shown.gpus, 1)
@@ -169,7 +154,6 @@ def costs(price: float | None, shown: ComparisonShown) -> Costs | None:
 
 
 def worth_lines(shown: ComparisonShown, price: float | None, *, energy: bool) -> Iterator[str]:
-    """Yield a line on energy, if it was asked for, and one on money, if there is a price."""
     if energy:
         yield from _energy_lines(shown, shown.energy)
     yield from _cost_lines(shown, costs(price, shown))
@@ -191,7 +175,7 @@ def _energy_lines(shown: ComparisonShown, found: EnergyFound | None) -> Iterator
 
 
 def with_error(value: float, error: float) -> str:
-    """Return a value with its error, which has two digits: `1.8750 ± 0.0016`."""
+    """Give the error two digits: `1.8750 ± 0.0016`."""
     decimals = max(0, 1 - floor(log10(error))) if error > 0 else 3
     return f"{value:,.{decimals}f} ± {error:.{decimals}f}"
 
@@ -218,7 +202,6 @@ def _saving(shown: ComparisonShown, found: Costs) -> str:
 
 
 def money(amount: float | None) -> str:
-    """Return an amount: in hundredths, a small one to three digits."""
     if not is_measured(amount):
         return ABSENT
     return f"{amount:,.2f}" if abs(amount) >= 1 or amount == 0 else f"{amount:.3g}"

@@ -1,8 +1,4 @@
-"""Energy of a block, from the ticks of the driver's energy counters. No I/O, no clock.
-
-The counter moves on in ticks, of about 100 ms. At a block's edges it is interpolated between the
-ticks around them, whose moments are known to a few milliseconds.
-"""
+"""Energy of a block, from the driver's counters, whose ticks of about 100 ms are interpolated."""
 
 from bisect import bisect_right
 from collections import deque
@@ -33,7 +29,6 @@ class BlockEnergy(NamedTuple):
 
 
 def gpus_of(process: TrainingProcess | None) -> int:
-    """Return on how many GPUs a training is whose processes are all like this one."""
     if process is None or process.device.kind == "cpu":
         return 0
     return process.world_size * process.gpus
@@ -43,21 +38,18 @@ class Meter:
     """The ticks of the energy counters of a training's GPUs."""
 
     def __init__(self, gpus: int) -> None:
-        """`gpus` is their number: with the counters of fewer or of more no energy is known."""
+        """With the counters of fewer or of more than `gpus` no energy is known."""
         self._gpus = gpus
         self._ticks: dict[str, deque[EnergyTick]] = {}
 
     def add(self, tick: EnergyTick) -> None:
-        """Add a tick; those of a GPU come in order."""
         self._ticks.setdefault(tick.uuid, deque(maxlen=KEPT)).append(tick)
 
     def reaches(self, at_s: float) -> bool:
-        """Return whether every GPU has ticked after this moment."""
         known = self._ticks.values()
         return len(known) >= self._gpus and all(one[-1].at_s > at_s for one in known)
 
     def spent(self, began_s: float, ended_s: float) -> BlockEnergy | str:
-        """Return the energy of all GPUs between two moments, or why it is not known."""
         if not self._gpus:
             return "it does not train on a GPU"
         if ended_s - began_s < LEAST_S:

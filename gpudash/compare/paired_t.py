@@ -1,13 +1,9 @@
 """Estimate from interleaved blocks whether B is faster than A, by how much, and how surely.
 
-Blocks of steps under A and B alternate in pairs, in random order. What both blocks of a pair share
-(drift, clocks, other load) cancels in the ratio of their costs. The interval is Student's, over the
-logarithms of those ratios, for a number of pairs that was fixed before: that of sweeps and of the
-control. `sequential` has an A/B's. A cost is any positive time per unit of work: milliseconds per
-sample, or per step if both settings have the same batch size.
-
-No clock, no I/O, no numpy: the screen's process imports this. docs/concepts/statistics.md gives the
-reasons. `tests/compare/test_paired_t.py` simulates the figures named here.
+Blocks under A and B alternate in pairs, in random order, so what both of a pair share (drift,
+clocks, other load) cancels in the ratio of their costs. The interval is Student's, over the
+logarithms of those ratios, for a number of pairs that was fixed before. A cost is any positive time
+per unit of work. No numpy: the screen's process imports this.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,16 +42,15 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def half_width(self) -> float | None:
-        """Half the length of the interval, relative like `change`."""
         if self.low is None or self.high is None:
             return None
         return (self.high - self.low) / 2
 
 
 def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> Estimate:
-    """Return the change from A to B over pairs (cost of A, cost of B), with a paired t interval.
+    """Compare pairs (cost of A, cost of B); needs a pair.
 
-    Needs a pair. Raises ValueError for a cost that is not positive and finite.
+    Raises ValueError for a cost that is not positive and finite.
     """
     return _paired_t([log_ratio(*pair) for pair in pairs], confidence)
 
@@ -66,15 +61,10 @@ def same_setting_check(
     """Compare neighbouring blocks of the same setting: the control. None if there are too few.
 
     If a pair follows one of the opposite order (A B, B A), the two blocks in the middle ran under
-    one setting, the first right after a switch, the second not. Their costs are equal unless a
-    switch has an effect beyond the dropped steps: `change` is about how much more a block right
-    after a switch costs. The outer two blocks, which also share a setting, three blocks apart,
-    remove a trend. (Differences with a random sign would average to 0 whatever the data, and check
-    nothing.)
+    one setting, only the second without a switch before it: `change` is about how much more a block
+    right after a switch costs. The outer two blocks, three apart, remove a trend.
 
-    The result's `pairs` counts such neighbours. Each pair is in at most one of them; about two of
-    three pairs are. Fewer than `MIN_CHECKED` give None. Raises ValueError for one of their costs
-    that is not positive and finite, and if there are not as many orders as pairs.
+    Raises ValueError for a cost that is not positive and finite.
     """
     blocks = [
         (a, b) if order == "AB" else (b, a) for (a, b), order in zip(pairs, orders, strict=True)
@@ -88,34 +78,25 @@ def same_setting_check(
 
 
 def pairs_until_check(blocks: str) -> int:
-    """Return about how many more pairs a control needs after blocks such as `ABBA`.
-
-    Every second pair is followed by one of the opposite order: a neighbour takes three pairs.
-    """
+    """Expect a neighbour in three pairs: every second is followed by one of the opposite order."""
     orders: list[Order] = ["AB" if first == "A" else "BA" for first in blocks[::2]]
     return 3 * max(MIN_CHECKED - len([*_opposite_neighbours(orders)]), 0)
 
 
 def holds_zero(found: Estimate) -> bool:
-    """Return whether the interval contains 0, as when a control finds nothing."""
     if found.low is None or found.high is None:
         return False
     return found.low <= _NOTHING and found.high >= -_NOTHING
 
 
 def is_within(found: Estimate, least: float) -> bool:
-    """Return whether the change is at most `least` in either direction (0.01: one percent)."""
     if found.low is None or found.high is None:
         return False
     return -least <= found.low <= found.high <= least
 
 
 def verdict(name: str, found: Estimate, check: Estimate | None, least: float = 0.0) -> str:
-    """Return a sentence on the effect of the setting `name`, as "pipelined=on".
-
-    A difference up to `least` is called none, if the interval shows that it is no larger.
-    Percent of throughput; a slowdown and its interval are printed as positive numbers.
-    """
+    """Call a difference up to `least` none, if the interval shows that it is no larger."""
     if found.low is None or found.high is None:
         (change,) = _percents(found.change, sign="+")
         return f"{name}: {change} %, {fmt.pairs(found.pairs)}: too few for an interval"
@@ -123,10 +104,6 @@ def verdict(name: str, found: Estimate, check: Estimate | None, least: float = 0
 
 
 def effect(name: str, found: Estimate, least: float = 0.0) -> str:
-    """Return the effect of the setting `name` with its interval, which there has to be.
-
-    A difference up to `least` is called none, if the interval shows that it is no larger.
-    """
     low, high = found.low, found.high
     assert low is not None
     assert high is not None
@@ -146,10 +123,9 @@ def effect(name: str, found: Estimate, least: float = 0.0) -> str:
 def block_order(pairs: int, seed: int) -> list[Order]:
     """Return a random order within each pair, independent of the other pairs.
 
-    Independence makes Student's interval valid even for correlated noise. Balanced orders look
-    safer and are not: with one AB and one BA in every two pairs, a wave four blocks long raised 10
-    % false alarms instead of 5 %. A always first gave 10 % as well, under a strong drift. A longer
-    order begins with the shorter one of the same seed.
+    That makes Student's interval valid even for correlated noise. Balanced orders look safer and
+    are not: with one AB and one BA in every two pairs, a wave four blocks long raised 10 % false
+    alarms instead of 5 %. A longer order begins with the shorter one of the same seed.
     """
     random = Random(seed)
     orders: tuple[Order, Order] = ("AB", "BA")
@@ -157,12 +133,11 @@ def block_order(pairs: int, seed: int) -> list[Order]:
 
 
 def are_mixed(orders: Sequence[Order]) -> bool:
-    """Return whether each setting came first once: else what is first or second seems an effect."""
+    """Whether each setting came first once: else what is first or second seems an effect."""
     return len({*orders}) > 1
 
 
 def round_order(settings: int, rounds: int, seed: int) -> list[list[int]]:
-    """Return the order of a sweep: every round visits each setting, 0 and up, once, shuffled."""
     random = Random(seed)
     return [random.sample(range(settings), settings) for _ in range(rounds)]
 
@@ -172,7 +147,7 @@ def student_t(degrees: int, confidence: float) -> float:
     """Return the bound that |t| of Student's t stays below with the probability `confidence`.
 
     Bisects the finite series of Abramowitz and Stegun, Handbook of Mathematical Functions,
-    26.7.3 and 26.7.4. Needs a degree of freedom, and a confidence between 0 and 1.
+    26.7.3 and 26.7.4.
     """
     low, high = 0.0, pi / 2
     for _ in range(60):
@@ -185,7 +160,6 @@ def student_t(degrees: int, confidence: float) -> float:
 
 
 def _probability_within(angle: float, degrees: int) -> float:
-    """Return the probability of |t| below √degrees · tan(angle)."""
     odd = degrees % 2
     term = total = (cos(angle) if degrees > 1 else 0.0) if odd else 1.0
     for factor in range(1 + odd, degrees - 2, 2):
@@ -195,7 +169,6 @@ def _probability_within(angle: float, degrees: int) -> float:
 
 
 def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
-    """Yield the index of each pair followed by one of the opposite order, using no pair twice."""
     at = 0
     while at < len(orders) - 1:
         opposite = orders[at] != orders[at + 1]
@@ -205,7 +178,7 @@ def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
 
 
 def log_ratio(cost_a: float, cost_b: float) -> float:
-    """Return ln(cost of A / cost of B). Raises ValueError for one not positive and finite."""
+    """May raise ValueError, if a cost is not positive and finite."""
     for cost in (cost_a, cost_b):
         if not (isfinite(cost) and cost > 0):
             raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
@@ -224,13 +197,11 @@ def _paired_t(logs: Sequence[float], confidence: float) -> Estimate:
 
 
 def relative(logarithm: float) -> float:
-    """Return a change as a share, 0.05 for 5 %, from its logarithm."""
     # two extreme pairs can push an interval's end beyond a float's range
     return expm1(logarithm) if logarithm < 700 else inf
 
 
 def check_clause(check: Estimate | None) -> str:
-    """Return what a control has found, as a clause of a verdict."""
     if check is None:
         return "no control yet"
     if holds_zero(check):
@@ -241,7 +212,7 @@ def check_clause(check: Estimate | None) -> str:
 
 
 def _percents(*changes: float, sign: Literal["", "+"] = "") -> list[str]:
-    """Return percentages with enough decimals to show an interval's width and both ends."""
+    """Give enough decimals to show an interval's width and both ends."""
     ends = changes[1:] or changes
     sizes = (abs(size) for size in (*ends, ends[-1] - ends[0]) if abs(size) > _NOTHING)
     smallest = 100 * min(sizes, default=inf)

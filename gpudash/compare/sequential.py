@@ -1,11 +1,8 @@
-"""An interval that holds however often one looks at it, and when a comparison needs no more pairs.
+"""An interval that holds however often one looks at it: a confidence sequence.
 
-The usual interval is right for a number of pairs that was fixed before. Looked at after each of 40
-pairs, it finds a difference between equal settings in 29 % of the comparisons. This one is a
-confidence sequence: in 95 % of the comparisons it holds the truth after every pair at once, so
-stopping because of what it shows is right. For that it is 1.6 to 1.8 times as long as the usual one
-from eight pairs on. Its centre is too large where someone stops as soon as it leaves out 0.
-No clock, no I/O.
+The usual interval, looked at after each of 40 pairs, finds a difference between equal settings in
+29 % of the comparisons. This one holds the truth after every pair at once in 95 %, so stopping
+because of what it shows is right. For that it is 1.6 to 1.8 times as long from eight pairs on.
 """
 
 from collections.abc import Sequence
@@ -32,15 +29,14 @@ def estimate_so_far(
     effects: tuple[float, ...] = EFFECTS,
     orders: Sequence[Order] | None = None,
 ) -> Estimate:
-    """Return the change from A to B over the pairs (cost of A, cost of B) so far.
+    """Compare pairs (cost of A, cost of B) so far; needs a pair.
 
     The interval holds those changes against which the e-process of the t-test stays below
     1 / (1 - confidence): a normal mixture over the standardised effect (Lai, Annals of Statistics,
     1976; Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with
-    unknown variance", 2024), or the mean of several. `effects` may depend on what is asked, and not
-    on the pairs. The log ratios have to be independent, which the coin sees to. If the pairs have
-    `orders`, the interval has no ends before each setting came first once. Needs a pair. Raises
-    ValueError for a cost that is not positive and finite.
+    unknown variance", 2024), or the mean of several. `effects` may not depend on the pairs. Given
+    `orders`, it has no ends before each setting came first once. Raises ValueError for a cost that
+    is not positive and finite.
     """
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
@@ -69,7 +65,6 @@ def _reach(count: int, confidence: float, effects: tuple[float, ...]) -> float |
 
 
 def _evidence(count: int, square: float, effects: tuple[float, ...]) -> float:
-    """Return the logarithm of the sum of the e-processes against a mean so far away."""
     logs = []
     for effect in effects:
         prior = 1 / effect**2
@@ -80,15 +75,13 @@ def _evidence(count: int, square: float, effects: tuple[float, ...]) -> float:
 
 
 def is_sure(found: Estimate) -> bool:
-    """Return whether the sign of the change is certain."""
     return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
 
 
 def is_settled(found: Estimate, precision: float | None = None) -> bool:
-    """Return whether more pairs would add nothing: the sign and the size of the change are known.
+    """Whether the interval is ± `precision` without 0, or lies within ± `precision` of 0.
 
-    That is so once the interval is ± `precision` and leaves out 0, or lies within ± `precision` of
-    0. None: a quarter of the change, or 1 % if that is more.
+    None: a quarter of the change, or 1 % if that is more.
     """
     if (half := found.half_width) is None:
         return False
@@ -97,5 +90,4 @@ def is_settled(found: Estimate, precision: float | None = None) -> bool:
 
 
 def least_of(precision: float | None) -> float:
-    """Return which difference counts as none."""
     return LEAST if precision is None else precision

@@ -1,10 +1,8 @@
 """Prove what limits a training: slow each part of a step in turns, and see how much a step grows.
 
-A round slows each part in a block, in random order, and each such block lies between two without a
-delay. So a host whose speed drifts, even within a second, is no growth of a step. A part's slope is
-that growth by the delay: Yuen's interval of a trimmed mean over the rounds. Differences of
-neighbours are symmetric, so their middle stays where it is without those that something else held
-up.
+Each slowed block lies between two without a delay, so a host whose speed drifts is no growth of a
+step. A part's slope is the growth by the delay: Yuen's interval of a trimmed mean over the rounds.
+Differences of neighbours are symmetric, so trimming does not move their middle.
 """
 
 import math
@@ -46,15 +44,11 @@ CONFIDENCE = 0.95
 
 
 class SlowingTrial(BlockTrial):
-    """The blocks of a proof, and the slopes that they show.
-
-    It has no verdict in words: the answer says what the slopes mean. Its failure is empty then.
-    """
+    """The blocks of a proof, and the slopes that they show. It has no verdict in words."""
 
     name = "proof by slowing"
 
     def __init__(self, step_ms: float, *, seed: int = 0) -> None:
-        """`step_ms` is the present duration of a step."""
         super().__init__()
         self._step_ms = step_ms
         self._delay_ms = DELAY * step_ms
@@ -91,7 +85,6 @@ class SlowingTrial(BlockTrial):
         return self._left()
 
     def shown(self) -> SlowingShown:
-        """Return the state for the screen."""
         return SlowingShown(
             delay_ms=self._delay_ms,
             slopes=tuple(self._slope(part) for part in PARTS),
@@ -110,7 +103,6 @@ class SlowingTrial(BlockTrial):
 
     @property
     def _parts(self) -> list[Slowable]:
-        """Those that can be slowed, as far as is known."""
         return [part for part in PARTS if part not in self._why_not]
 
     def _take(self, outcome: Outcome) -> None:
@@ -131,7 +123,6 @@ class SlowingTrial(BlockTrial):
         self._plain_ms, self._newest = ms, None
 
     def _left(self) -> tuple[Block, ...]:
-        """Return what comes next, without the blocks of parts that cannot be slowed."""
         parts = self._parts
         ahead = self._blocks[self._over :]
         left = (block for block in ahead if self._slowed[block.number // 2] in parts)
@@ -149,7 +140,6 @@ class SlowingTrial(BlockTrial):
         return Slope(part=part, slope=slope, low=slope - half, high=slope + half)
 
     def _has_enough(self) -> bool:
-        """Return whether each slope is known well enough, or the time is over."""
         if self.lasted_s >= MOST_S:
             return True
         known = [self._slope(part) for part in self._parts]

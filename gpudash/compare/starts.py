@@ -1,14 +1,9 @@
 """Estimate a change from several starts of a training: each start is one replicate.
 
-Each start of a process has a pace of its own: where its memory lies, on which cores its threads
-run, how fast its host launches. It does not cancel in a pair, because it slows A and B unequally,
-and it lasts as long as the process, so more pairs do not average it out. On a host that launches
-slowly four starts of one A/B gave +4.2 [1.1, 7.4], +8.4 [5.2, 11.7], -1.8 [-3.2, -0.4] and +4.9
-[1.5, 8.4] %, each with a passed control. So the interval of one start says nothing of the next
-one, and the pairs of a start count together as one: the mean of their log ratios. The interval is
-Student's, over these means. Pooling the pairs of all starts would repeat the error.
-
-`tests/compare/test_starts.py` simulates the figures named here. No clock, no I/O, no numpy.
+Each start of a process has a pace of its own, as where its memory lies and how fast its host
+launches. It slows A and B unequally, and lasts as long as the process, so more pairs do not average
+it out. On a host that launches slowly four starts of one A/B gave +4.2 [1.1, 7.4], +8.4 [5.2,
+11.7], -1.8 [-3.2, -0.4] and +4.9 [1.5, 8.4] %. So the pairs of a start count together as one.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -42,10 +37,7 @@ _LEAST = -1 + 1e-15
 
 
 def over_starts(starts: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
-    """Return the change over the starts, with Student's interval; needs a start.
-
-    All starts count alike, whatever their pairs: the spread between them is the larger part.
-    """
+    """Count all starts alike: the spread between them is the larger part."""
     logs = [log1p(one.change) for one in starts]
     centre = fsum(logs) / len(logs)
     pairs = sum(one.pairs for one in starts)
@@ -59,11 +51,7 @@ def over_starts(starts: Sequence[Estimate], confidence: float = 0.95) -> Estimat
 
 
 def check_of_starts(checks: Iterable[Estimate | None]) -> Estimate | None:
-    """Return the control of all starts together; None if none has one.
-
-    A check of its own in each start would fail by chance the more often, the more starts there are.
-    What a switch leaves behind is no matter of the start, so their neighbouring blocks are pooled.
-    """
+    """Pool the neighbouring blocks: with a check for each start, one would fail by chance."""
     known = [_LogMean.of(check) for check in checks if check is not None]
     if not known:
         return None
@@ -84,7 +72,6 @@ class _LogMean(NamedTuple):
 
     @classmethod
     def of(cls, found: Estimate) -> "_LogMean":
-        """Return them of an estimate with Student's interval."""
         assert found.low is not None
         centre = log1p(found.change)
         error = (centre - log1p(max(found.low, _LEAST))) / student_t(
@@ -94,10 +81,7 @@ class _LogMean(NamedTuple):
 
 
 def differ(starts: Sequence[Estimate]) -> bool:
-    """Return whether the spread between the starts is larger than the interval of one: ± either.
-
-    Of starts with one pace, two do so in 5 of a hundred cases, four in one.
-    """
+    """Tell whether they spread more than the interval of one; of two with one pace 5 % do."""
     within = [one.half_width for one in starts if one.half_width is not None]
     if len(starts) < FEWEST_STARTS or not within:
         return False
@@ -107,10 +91,7 @@ def differ(starts: Sequence[Estimate]) -> bool:
 def verdict(
     name: str, starts: Sequence[Estimate], checks: Iterable[Estimate | None], early: str = ""
 ) -> str:
-    """Return a sentence on the effect of the setting `name`, over the starts; it needs two.
-
-    `early` is a clause on why there are fewer starts than planned.
-    """
+    """Word what two starts or more show; `early` says why there are fewer than planned."""
     found = over_starts(starts)
     many = f"{len(starts)} starts, {found.pairs} pairs"
     clauses = [effect(name, found), many, check_clause(check_of_starts(checks))]
@@ -128,25 +109,19 @@ class KnownStarts:
         self._found: dict[Hashable, dict[int, Estimate]] = {}
 
     def add(self, asked: Hashable, start: int, found: Estimate) -> tuple[Estimate, ...]:
-        """Note what the start of this number has found; return the newest finding of each."""
         starts = self._found.setdefault(asked, {})
         starts[start] = found
         return tuple(starts.values())
 
 
 def host_share(host_ms: Sides, steps_per_s: Sides) -> float | None:
-    """Return the share of a step that the host needs, on the side where it needs more of it."""
     sides = zip(host_ms, steps_per_s, strict=True)
     known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
     return max(known, default=None)
 
 
 def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
-    """Return a clause that a verdict is of one start alone, if the next one may well differ.
-
-    So it is where other `starts` did differ, and where the host needs most of a step, by its
-    `share`: then its pace decides. Empty if there is no sign of it.
-    """
+    """Warn if the next start may well differ: others did, or the host needs most of a step."""
     if differ(starts):
         why = f"{len(starts)} starts differ by more than the interval of one"
     elif share is not None and share > HOST_LIMITS:
@@ -158,7 +133,6 @@ def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
 
 
 def _around(centre: float, half: float, pairs: int, confidence: float) -> Estimate:
-    """Return the estimate of a mean log ratio, with an interval of this half length."""
     return Estimate(
         pairs=pairs,
         change=expm1(centre),

@@ -1,19 +1,14 @@
 """Estimate the ratio of the rates of two runs that were not interleaved, with an interval.
 
-A rate is the sum of the steps over the sum of the seconds. Its error follows from how many more or
-fewer steps each part of the run has than the rate predicts: the variance of a ratio estimator
-(Cochran, Sampling Techniques, 1977, chapter 6). The interval is Welch's (1947), over the logarithm
-of the ratio.
+A rate's error is that of a ratio estimator (Cochran, Sampling Techniques, 1977, chapter 6). The
+interval is Welch's (1947), over the logarithm of the ratio.
 
-The rows of a run are correlated: a slow row has slow neighbours. Counted as independent, they would
-give far too narrow an interval. So neighbouring rows become `BATCHES` batches (batch means;
+The rows of a run are correlated. So neighbouring rows become `BATCHES` batches (batch means;
 Schmeiser, Batch size effects in the analysis of simulation output, Operations Research 30, 1982).
 The remaining correlation r of neighbouring batches is treated as an autoregression: n batches then
 count as n·(1 - r)/(1 + r) (Zwiers and von Storch, Journal of Climate 8, 1995). In short series r is
-estimated too small, and that bias is added (Marriott and Pope, Biometrika 41, 1954). A run too
-short for its correlation has no interval. `tests/compare/test_unpaired_t.py` simulates all this.
-
-Drift and other load between the two runs are in the ratio, and in no interval.
+estimated too small, and that bias is added (Marriott and Pope, Biometrika 41, 1954). Drift and
+other load between the two runs are in the ratio, and in no interval.
 """
 
 from collections.abc import Sequence
@@ -63,13 +58,11 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rate(parts: Sequence[RunPart]) -> float | None:
-    """Return the steps a second; None if nothing was trained."""
     steps, train_s = sum(part.steps for part in parts), sum(part.train_s for part in parts)
     return steps / train_s if steps and train_s > 0 else None
 
 
 def spread_of_rows(rows: Sequence[RunPart]) -> Spread | None:
-    """Return the error of the rate of consecutive rows; None if they are too few."""
     if len(rows) < MIN_ROWS or rate(rows) is None:
         return None
     batches = batched(rows)
@@ -85,7 +78,7 @@ def spread_of_rows(rows: Sequence[RunPart]) -> Spread | None:
 
 
 def spread_of_blocks(blocks: Sequence[RunPart]) -> Spread | None:
-    """Return the error of the rate of blocks that alternate with other settings' blocks."""
+    """Take blocks as independent: they alternate with other settings' blocks."""
     if len(blocks) < MIN_BLOCKS or rate(blocks) is None:
         return None
     count, steps = len(blocks), sum(part.steps for part in blocks)
@@ -94,7 +87,6 @@ def spread_of_blocks(blocks: Sequence[RunPart]) -> Spread | None:
 
 
 def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Spread | None) -> Ratio:
-    """Compare two positive rates."""
     found = Ratio(ratio=new / base)
     if base_spread is None or new_spread is None:
         return found
@@ -112,7 +104,6 @@ def ratio(base: float, new: float, base_spread: Spread | None, new_spread: Sprea
 
 
 def batched(rows: Sequence[RunPart]) -> list[RunPart]:
-    """Return the rows in `BATCHES` parts of neighbours, as equal in number as possible."""
     ends = [len(rows) * number // BATCHES for number in range(BATCHES + 1)]
     return [
         RunPart(sum(row.steps for row in some), sum(row.train_s for row in some))
@@ -122,13 +113,11 @@ def batched(rows: Sequence[RunPart]) -> list[RunPart]:
 
 
 def _excess(parts: Sequence[RunPart]) -> list[float]:
-    """Return how many more steps each part has than the mean rate gives."""
     per_s = rate(parts) or 0.0
     return [part.steps - per_s * part.train_s for part in parts]
 
 
 def _autocorrelation(excess: Sequence[float]) -> float:
-    """Return the autocorrelation of neighbouring parts, from 0 to 0.99."""
     products = sum(one * following for one, following in pairwise(excess))
     seen = products / sum(one * one for one in excess)
     return min(max(seen + (1 + 4 * seen) / len(excess), 0.0), 0.99)

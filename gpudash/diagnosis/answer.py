@@ -1,7 +1,6 @@
 """Find what limits the training, and why, while its steps are measured.
 
-A model of the step says by how much each part makes it longer. What was not measured is no cause.
-docs/concepts/diagnosis.md explains both.
+What was not measured is no cause. docs/concepts/diagnosis.md explains it.
 """
 
 from collections.abc import Iterable
@@ -76,7 +75,6 @@ class Found(NamedTuple):
 
     @property
     def title(self) -> str:
-        """The limit for the user."""
         model = self.measured.model
         if self.proof == "withdrawn" and self.limit == "none":
             return "unclear, because slowing shows something else"
@@ -88,7 +86,6 @@ class Found(NamedTuple):
 
     @property
     def answer(self) -> Answer:
-        """Put it into words."""
         snapshot, step, model = self.measured
         evidence = (*evidence_of(self.limit, self.measured), *beside(self.limit, self.measured))
         if self.code is not None and self.limit in MEETS_CODE:
@@ -116,8 +113,8 @@ class Found(NamedTuple):
 class Answers:
     """Folds the snapshots of a run into its answer.
 
-    While nothing is measured the answer stands: in a pause, an A/B, a profile, and once the
-    training has ended. With another start or change, or after a pause or an A/B, it is void.
+    While nothing is measured the answer stands: in a pause, an A/B, a profile, and at the end. With
+    another start or change, or after a pause or an A/B, it is void.
     """
 
     def __init__(self) -> None:
@@ -137,7 +134,6 @@ class Answers:
     def look(
         self, snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
     ) -> None:
-        """Find the answer anew, if something more was measured; arguments are those of `find`."""
         then, self._then = self._then, snapshot
         if self.is_told:
             return
@@ -170,11 +166,10 @@ def find(
     cores: int | None = None,
     profile: Summary | None = None,
 ) -> Found | None:
-    """Return what limits the training; None while nothing is measured, or too few steps are.
+    """None while too few steps are measured.
 
-    `before` was found before. It stands until it was not found for `HOLD_S`. `cores` is the number
-    of CPU cores that the training may use; None if unknown. `profile` is of steps with the present
-    settings; its figures come first.
+    What was found `before` stands until it was not found for `HOLD_S`. `cores` may be used by the
+    training. `profile` is of the present settings; its figures come first.
     """
     if interruption(snapshot) is not None:
         return None
@@ -214,10 +209,10 @@ def find(
 
 
 def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> bool | None:
-    """Return whether the host waits for the device within a step; None if it is not known.
+    """None if it is not known whether the host waits for the device within a step.
 
-    Which settings make it wait is known of gpudash's workloads only. There, too, copies from memory
-    that is not pinned may wait for earlier work.
+    It is known of gpudash's workloads only. There, too, copies from memory that is not pinned may
+    wait for earlier work.
     """
     if waiting_settings(levers, snapshot.settings):
         return True
@@ -226,11 +221,7 @@ def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> boo
 
 
 def _stands(before: Found, found: Limit, known: Iterable[Cause], now_s: float) -> bool:
-    """Return whether the limit from before stands, although another one is found now.
-
-    What is not measured any more, as a rank that is no longer the slow one, does not stand. Nor
-    does what is gone entirely, as throttling.
-    """
+    """Drop what is not measured any more, or is gone entirely, as throttling."""
     measured = {"none", *(one.limit for one in known if one.pct)}
     is_recent = now_s - before.limit_s < HOLD_S
     return before.limit != found and is_recent and before.limit in measured
@@ -239,7 +230,6 @@ def _stands(before: Found, found: Limit, known: Iterable[Cause], now_s: float) -
 def _kept(
     before: Found | None, limit: Limit, changes: Iterable[Try], now_s: float
 ) -> tuple[Try, ...]:
-    """Return the proposals that stand for the same limit, with their present gains; else none."""
     if before is None or before.limit != limit or now_s - before.tries_s >= HOLD_S:
         return ()
     newest = {one.change: one for one in changes}
@@ -251,7 +241,6 @@ def _kept(
 
 
 def _is_void(then: Snapshot, now: Snapshot) -> bool:
-    """Return whether what was measured before does not hold any more."""
     if is_comparing(now):
         return False  # each block is other settings
     if is_comparing(then):
@@ -260,7 +249,7 @@ def _is_void(then: Snapshot, now: Snapshot) -> bool:
 
 
 def _is_other(found: Found, shown: Answer) -> bool:
-    """Return whether what was found says something else, apart from its figures."""
+    """Compare apart from figures."""
     is_alike = found.title == shown.title and bool(found.caution) == bool(shown.caution)
     return not is_alike or _changes(found.tries) != _changes(shown.tries)
 
@@ -295,10 +284,6 @@ TITLES: dict[Limit, str] = {
 
 
 def _title(limit: Limit, snapshot: Snapshot) -> str:
-    """Return the title of a limit; a rank that is always the slow one is named.
-
-    Several ranks can run short of cores without any other job.
-    """
     straggler = snapshot.straggler
     if limit == "cores" and len(snapshot.ranks) > 1:
         return "short of cores"

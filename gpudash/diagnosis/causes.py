@@ -93,13 +93,11 @@ class Cause(NamedTuple):
 
 
 def causes(model: Model | None, step: RecentStep, straggler: Straggler | None) -> tuple[Cause, ...]:
-    """Return what may limit the training; the first that binds does."""
     within = _on_device if step.on_gpu else _on_cpu
     return (*_outside(step, straggler), *(within(model, step) if model is not None else ()))
 
 
 def limit_of(found: tuple[Cause, ...]) -> Limit:
-    """Return the limit, or why there is none."""
     first = next((one.limit for one in found if one.binds), None)
     if first is not None:
         return first
@@ -119,7 +117,6 @@ def _outside(step: RecentStep, straggler: Straggler | None) -> Iterator[Cause]:
 
 
 def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
-    """Yield the parts of a step on a GPU: what fills the device, then what leaves it idle."""
     times, whole_ms = model.scenarios[0], model.step_ms
     fills: dict[PartName, float] = {
         "copy": times.copy,
@@ -158,7 +155,6 @@ def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
 
 
 def _why_slow(step: RecentStep) -> Limit:
-    """Return why the device's own work is slow, by its counters."""
     active, dram = step.sm_active_pct, step.dram_active_pct
     if (step.others_pct or 0.0) >= SHARED_PCT:  # what the counters say is theirs, too
         return "shared_gpu"
@@ -171,7 +167,6 @@ def _why_slow(step: RecentStep) -> Limit:
 
 
 def _on_cpu(model: Model, step: RecentStep) -> Iterator[Cause]:
-    """Yield the parts of a step on a CPU: the largest is the limit."""
     times, whole_ms = model.scenarios[0], model.step_ms
     data_pct = max(100 * times.data / whole_ms, step.taken_pct or 0.0)
     parts = (

@@ -1,8 +1,7 @@
 """Estimate what a change of a lever brings: how long a step of the model takes with it.
 
-Levers say how they help by one word of `EFFECTS`, beside their definition. A lever brings at most
-the time down to the next longest part, by the period of the changed schedule. None = nothing is
-known.
+Levers say how they help by one word of `EFFECTS`. A lever brings at most the time down to the next
+longest part, by the period of the changed schedule. None = nothing is known.
 """
 
 from collections.abc import Mapping
@@ -52,7 +51,7 @@ class Effect(NamedTuple):
 
 
 def gain_of(change: LeverChange) -> Gain | None:
-    """Return the range of what the change gains; None if no measurement supports one."""
+    """None if no measurement supports a range."""
     estimate = EFFECTS[change.helps].estimate
     if change.timings:  # measured, not foretold
         found: Outcome | None = rehearsed(change, estimate)
@@ -80,7 +79,7 @@ def gain_of(change: LeverChange) -> Gain | None:
 
 
 def can_help(change: LeverChange, least_ms: float) -> bool:
-    """Return whether a lever without an estimate may save so much: if the part took no time."""
+    """Tell of a lever without an estimate whether it could save so much."""
     shortens = EFFECTS[change.helps].shortens
     return any(change.model.without(part).high >= least_ms for part in shortens)
 
@@ -122,7 +121,6 @@ def _half_ms(change: LeverChange, lane: str) -> float:
 
 
 def _one_launch(change: LeverChange) -> Outcome | None:
-    """Device work and data wait remain; at worst the host saves its calls alone."""
     if any(one.waits for one in change.model.scenarios) and change.step.profile is not None:
         return NOTHING  # a graph cannot wait
     profile = change.step.profile
@@ -142,7 +140,7 @@ def _one_launch(change: LeverChange) -> Outcome | None:
 
 
 def _more_samples(change: LeverChange) -> Outcome | None:
-    """More samples for the same launches: no longer until the device's work fills the step."""
+    """Take no longer for more samples until the device's work fills the step."""
     times_samples = int(change.value) / max(int(change.before), 1)
     works_ms = change.times.device + change.times.copy
     if times_samples <= 1 or works_ms >= 0.9 * change.model.step_ms:
@@ -162,7 +160,7 @@ def _more_samples(change: LeverChange) -> Outcome | None:
 
 
 def _one_update(change: LeverChange) -> Outcome | None:
-    """All weights in one kernel, bounded by memory bandwidth."""
+    """Fuse all weights into one kernel, bounded by memory bandwidth."""
     forms = ("single", "foreach", "fused")  # the later the fewer kernels
     known = change.before in forms and change.value in forms
     if known and forms.index(change.value) <= forms.index(change.before):
@@ -179,7 +177,7 @@ def _one_update(change: LeverChange) -> Outcome | None:
 
 
 def _half_the_bytes(change: LeverChange) -> Outcome | None:
-    """At best half of the exposed communication goes, and the casts are hidden."""
+    """Halve the exposed communication and hide the casts, at best."""
     exposed_ms = change.times.communication
     if not exposed_ms:
         return NOTHING
@@ -232,5 +230,4 @@ EFFECTS: Mapping[str, Effect] = {
 
 
 def helps_of(lever: Lever) -> dict[str, str]:
-    """Return the lever's words by its values, without those of another gpudash's recording."""
     return {value: word for value, word in lever.helps.items() if word in EFFECTS}

@@ -33,10 +33,7 @@ MIB = 2**20
 
 
 def collectives_line(snapshot: Snapshot) -> str:
-    """Return bytes, time and bandwidth of a step's collectives as a clause; empty if unknown.
-
-    The rank with the shortest collectives waits least in them, so its time is that of the links.
-    """
+    """Take the time of the rank with the shortest collectives: it waits least in them."""
     known = [row for row in snapshot.ranks if row.values.get("collective_bus_mib")]
     if not known:
         return ""
@@ -75,21 +72,17 @@ class Measured(NamedTuple):
 
     @property
     def who(self) -> str:
-        """Return whose host readings these are: with several ranks, rank 0's."""
         return "rank 0" if len(self.snapshot.ranks) > 1 else "the training"
 
     @property
     def of_step(self) -> str:
-        """Return the step's duration, as `of 3.40 ms`."""
         return f"of {fmt.milliseconds(self.step.step_ms)} ms"
 
     def share(self, ms: float | None) -> str:
-        """Return `ms` as a percentage of the step."""
         return fmt.percent(self.step.share_pct(ms))
 
 
 def evidence_of(limit: Limit, measured: Measured) -> tuple[str, ...]:
-    """Return the clauses for a limit."""
     return tuple(filter(None, _EVIDENCE[limit](measured)))
 
 
@@ -101,7 +94,6 @@ def caution(limit: Limit, measured: Measured) -> str:
 
 
 def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
-    """Return why the A/B that runs is uncertain, by the core wait of the last so many seconds."""
     series = snapshot.series
     first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
     waits_pct = mean(series.of("core_wait_pct")[first:])
@@ -111,7 +103,6 @@ def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
 
 
 def _crowded(snapshot: Snapshot, which: str) -> str:
-    """Return that other jobs take the cores, and what that does to an A/B."""
     if len(snapshot.ranks) > 1:
         return f"too few cores: until other jobs end, {which} has a wide interval"
     jobs, take = snapshot.other_jobs, "cores"
@@ -191,7 +182,6 @@ def beside(limit: Limit, measured: Measured) -> Iterator[str]:
 
 
 def _in_what(phase: str, phases: Iterable[Phase]) -> str:
-    """Return where a rank is slow, as ` in backward`; empty if unknown."""
     labels = {one.name: one.label for one in phases}
     said = {"": "", "data": " in its data loading", "host": " on the host"}
     return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
@@ -241,7 +231,6 @@ def _communication(measured: Measured) -> Iterator[str]:
 
 
 def _sync(measured: Measured) -> Iterator[str]:
-    """Yield the longest waits with their lines, and what a step without them would gain."""
     profile = measured.step.profile
     if profile is None or not profile.syncs:
         yield from _host(measured)
@@ -265,7 +254,6 @@ def _launch(measured: Measured) -> Iterator[str]:
 
 
 def _own_code(measured: Measured) -> Iterator[str]:
-    """Yield the time in the script's own code, and that the device idles meanwhile."""
     step, model = measured.step, measured.model
     code_ms = model.scenarios[0].code if model is not None else None
     yield f"your own code runs {fmt.milliseconds(code_ms)} {measured.of_step} beside launches"
@@ -276,7 +264,6 @@ def _own_code(measured: Measured) -> Iterator[str]:
 
 
 def waiting_settings(levers: Iterable[Lever], settings: Settings) -> Settings:
-    """Return the settings that make the host wait for the device within a step."""
     return {
         one.name: settings[one.name]
         for one in levers
@@ -286,7 +273,6 @@ def waiting_settings(levers: Iterable[Lever], settings: Settings) -> Settings:
 
 
 def _host(measured: Measured) -> Iterator[str]:
-    """Yield why the host may be busy, and that a profile would show it."""
     snapshot, step = measured.snapshot, measured.step
     yield f"the host is busy {measured.share(step.host_ms)} {measured.of_step}"
     levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
@@ -324,7 +310,6 @@ def _gpu(measured: Measured) -> Iterator[str]:
 
 
 def _units(measured: Measured) -> Iterator[str]:
-    """Yield the measured activity of the GPU's units."""
     step, profile = measured.step, measured.step.profile
     shares = {
         "SMs active": step.sm_active_pct,
@@ -351,7 +336,6 @@ def _cpu(measured: Measured) -> Iterator[str]:
 
 
 def _shares(measured: Measured) -> Iterator[str]:
-    """Yield the share of each part of the step; host and device overlap."""
     step = replace(measured.step, profile=None)  # all parts are of the same steps
     at_work, left = step.at_work_pct, step.share_pct(step.unattributed_ms)
     if at_work is not None and left is not None:  # the device may idle between two events
@@ -367,10 +351,7 @@ def _shares(measured: Measured) -> Iterator[str]:
 
 
 def _without_asides(step: RecentStep) -> str:
-    """Return the gain of training all the time, without evaluation and checkpoints.
-
-    It is a range, since a window that begins at another moment holds one more or one fewer.
-    """
+    """Return a range, since a window of another begin holds one aside more or fewer."""
     if step.aside_pct is None or not step.asides:
         return ""
     one = step.aside_pct / step.asides
@@ -383,7 +364,6 @@ def _without_asides(step: RecentStep) -> str:
 
 
 def _with_every_core(step: RecentStep) -> str:
-    """Return the gain if every thread had a core: at most the waiting time is saved."""
     waits_pct, busy, asked = step.core_wait_pct, step.busy_cores, step.asked_cores
     if waits_pct is None or not 0 < waits_pct < 100 or busy is None or asked is None:
         return ""
@@ -405,7 +385,6 @@ def _core_wait(measured: Measured) -> str:
 
 
 def _busiest(snapshot: Snapshot) -> str:
-    """Return the busiest processes of others, as `stress (pid 42) uses 0.9 cores, …`."""
     busiest = snapshot.other_jobs.busiest if snapshot.other_jobs is not None else ()
     names = [f"{fmt.plain(fmt.clip(one.name, LONGEST_NAME))} (pid {one.pid})" for one in busiest]
     cores = [f"{one.cores:.1f}" for one in busiest]
@@ -420,20 +399,18 @@ def _loader(measured: Measured) -> str:
 
 
 def _maker(measured: Measured) -> str:
-    """Return who makes the batches; nothing of loader workers on cores that suffice."""
+    """Say nothing of loader workers on cores that suffice."""
     if _makes_batches(measured):
         return "batches are made in the training process"
     return _loader(measured) if measured.step.taken_pct is not None else ""
 
 
 def _makes_batches(measured: Measured) -> bool:
-    """Return whether a loader without workers makes the batches."""
     settings = measured.snapshot.settings
     return settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader"
 
 
 def _batches_wait(measured: Measured) -> str:
-    """Return that making a batch mostly waits, and by which measurement; empty if not known."""
     step, settings = measured.step, measured.snapshot.settings
     workers = loader_workers(settings)
     is_known = "num_workers" in settings and settings.get("data", "loader") == "loader"
@@ -455,14 +432,12 @@ def _cores(measured: Measured) -> str:
 
 
 def own_line(code: CodeLines) -> Iterator[str]:
-    """Yield the line of the script's own code that costs most, if it costs enough."""
     if (first := code.first) is not None:
         where = fmt.plain(fmt.source_line(first.file, first.line))
         yield f"the script is at {where} in {first.count} of {code.looks} looks"
 
 
 def place(sync: SyncUse) -> str:
-    """Return where the host waits and in which call, as `at losses/masked.py:41 nonzero`."""
     where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 

@@ -43,15 +43,11 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> Try | None:
-        """The first proposal of which something is known."""
         return next((one for one in self.tries if one.gain is not None), None)
 
 
 def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
-    """Return what limits the training, or why that is not known.
-
-    `before` is the last answer of this training: it is told while another one is being found.
-    """
+    """Tell `before`, the last answer of this training, while another one is being found."""
     found = snapshot.answer
     interrupted = interruption(snapshot)
     if interrupted is not None:
@@ -82,7 +78,7 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
 
 
 def interruption(snapshot: Snapshot) -> Headline | None:
-    """Return the headline while nothing can be measured; None while steps finish."""
+    """None while steps finish."""
     hang = snapshot.hang
     if snapshot.state in ("training", "switching") and hang is not None and hang.stacks:
         return _silent(snapshot, hangs.title(hang), hangs.clauses(hang))
@@ -100,23 +96,18 @@ def interruption(snapshot: Snapshot) -> Headline | None:
 
 
 def is_comparing(snapshot: Snapshot) -> bool:
-    """Return whether an A/B or a proof by slowing runs."""
     shown, slowing = snapshot.comparison, snapshot.slowing
     is_slowing = slowing is not None and not slowing.is_over
     return is_slowing or (shown is not None and not shown.is_over)
 
 
 def why_lines(shown: Headline) -> list[str]:
-    """Return evidence, a step without its parts, a profile's figures, origins of gains: lines.
-
-    All are of the moment at which the answer was found.
-    """
+    """Tell of the moment at which the answer was found."""
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
     return [*_said(shown), "", *asked, *_tries(shown)]
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
-    """Yield the answer where there is no screen: limit, lanes, evidence, parts, proposals."""
     step_ms = fmt.milliseconds(answer.step_ms)
     yield f"{fmt.plain(snapshot.workload)}: {answer.title}; a step {step_ms} ms"
     for lane in answer.lanes:
@@ -127,7 +118,6 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
 
 
 def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
-    """Return what keeps a training from being measured, as a kind and as a title."""
     shown, slowing = snapshot.comparison, snapshot.slowing
     match snapshot.state:
         case "training" if snapshot.profiling:
@@ -146,7 +136,6 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
 
 
 def _holding(found: Answer | None, kind: str, title: str, caution: str = "") -> Headline:
-    """Return a headline of this kind with evidence and lanes of the answer from before."""
     before = (f"before that: {found.title}", *found.evidence) if found is not None else ()
     return Headline(
         kind=kind,
@@ -171,7 +160,6 @@ def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:
-    """Yield why the training failed, and whether a script ended without a training step."""
     if snapshot.state == "failed":
         yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
     if is_script(snapshot) and not snapshot.total_steps:
@@ -179,7 +167,6 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what the answer still needs, the setting being measured, and the one before it."""
     yield f"the first {WARMUP_STEPS} steps do not count"
     rows = snapshot.results
     if not rows or not rows[-1].live:

@@ -27,7 +27,7 @@ ready would not change that."""
 
 
 def batches_wait(step: RecentStep, workers: int) -> bool:
-    """Return whether making a batch is known to wait, as for files, more than it computes.
+    """Tell whether a batch waits, as for files, more than it computes.
 
     On a CPU it is known by the cores that loader workers use or wait for. Without workers it is
     what the training asks for beside its computing, in which it asks for one core at least.
@@ -44,10 +44,10 @@ def batches_wait(step: RecentStep, workers: int) -> bool:
 
 
 def workers_needed(step: RecentStep, workers: int) -> int:
-    """Return how many loader workers, each as fast as now, would keep the step from waiting.
+    """Return how many workers, each as fast as now, would keep the step from waiting.
 
-    Other jobs make the rest of the step longer. Batches that wait take no longer by them: then as
-    many workers are needed as without these jobs.
+    Other jobs make the rest of the step longer, but not batches that wait. Then as many workers are
+    needed as without these jobs.
     """
     if not step.step_ms or not step.starved_ms:
         return workers
@@ -59,10 +59,10 @@ def workers_needed(step: RecentStep, workers: int) -> int:
 
 
 def more_workers(change: LeverChange) -> Outcome | None:
-    """As many more batches at a time; a batch from a first worker has to be handed over.
+    """Make as many more batches at a time.
 
-    Workers share the cores with the training, and make no less of its work: a step takes at least
-    that work's time on all cores. What it gains at least is by the added workers that find a core.
+    Workers share the cores with the training: a step takes at least its work's time on all cores.
+    What it gains at least is by the added workers that find a core.
     """
     before, after, starved_ms = int(change.before), int(change.value), change.times.data
     step = change.step
@@ -96,10 +96,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
 
 
 def steady_batches(change: LeverChange) -> Outcome | None:
-    """Nothing without workers, or with a loader that is too slow on average.
-
-    Else it depends on how uneven batches are, which no mean shows.
-    """
+    """Gain nothing if the loader is too slow on average; else it depends on uneven batches."""
     times = change.times
     if not change.workers or change.step.no_core_free or times.data >= LATE * times.step:
         return NOTHING
@@ -121,13 +118,10 @@ def _fewer_waits_for_data(change: LeverChange) -> Outcome:
 
 
 def _held_up(change: LeverChange) -> tuple[float, str] | None:
-    """Return for how many ms loader workers hold up a step at most, and what is assumed for it.
+    """Return for how many ms workers hold up a step at most, and what is assumed for it.
 
-    None where they do not.
-
-    The training's threads wait for each other, so a worker that runs on the core of one may hold up
-    all. But the threads get their part of each core. The time in which other jobs have the cores is
-    shared by workers and training.
+    The training's threads wait for each other, so a worker on the core of one may hold up all. The
+    time in which other jobs have the cores is shared by workers and training.
     """
     step, starved_ms = change.step, change.times.data
     if step.taken_pct is None or not step.loader_cores or not step.busy_cores or not step.step_ms:
@@ -145,7 +139,7 @@ def _held_up(change: LeverChange) -> tuple[float, str] | None:
 
 
 def pinned(change: LeverChange) -> Outcome | None:
-    """At best, pinning a batch is hidden. If it takes longer than a step, it is the limit.
+    """At best, pinning a batch is hidden, or is the limit if it takes longer than a step.
 
     At worst nothing is hidden, and both take as long as in the slowest measurement.
     """

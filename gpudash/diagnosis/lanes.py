@@ -14,7 +14,6 @@ SHORT = {"forward": "fwd", "backward": "bwd", "optimizer": "opt", "your code": "
 
 
 def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
-    """Return a lane for each stream and one for the host; on a CPU, a single lane."""
     step_ms = step.step_ms
     if not step_ms:
         return ()
@@ -36,10 +35,7 @@ def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
 
 
 def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
-    """Return the lane; parts that exceed the step together are shortened in proportion.
-
-    They can exceed it because phases are measured in some steps only, and step times in all.
-    """
+    """Shorten parts that exceed the step: phases are not measured in all steps."""
     total_ms = sum(part.ms for part in parts)
     if total_ms > step_ms:
         shorter = step_ms / total_ms
@@ -49,7 +45,6 @@ def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
 
 
 def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:
-    """Return the parts of one half of the step, in order."""
     return [
         Part(phase.label, short, ms, f"fill-{hue}")
         for index, phase in enumerate(snapshot.phases)
@@ -61,7 +56,6 @@ def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:
 
 
 def look(name: str, label: str, index: int) -> tuple[int, str]:
-    """Return hue and short label of a phase; a source may have phases unknown to gpudash."""
     metric = METRICS.get(f"{name}_ms")
     hue = metric.hue if metric is not None and metric.hue is not None else 1 + index % 6
     return hue, SHORT.get(label) or (label if len(label) <= len("copy") else label[:3])
@@ -72,7 +66,6 @@ def _part(label: str, short: str, ms: float | None, ink: str) -> tuple[Part, ...
 
 
 def prepares(snapshot: Snapshot, step: RecentStep) -> str:
-    """Return the workload's word for preparing a batch."""
     labels = [
         phase.label
         for phase in snapshot.phases

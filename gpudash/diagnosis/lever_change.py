@@ -32,21 +32,17 @@ class LeverChange(NamedTuple):
 
     @property
     def times(self) -> Times:
-        """The first schedule that the measurements allow."""
         return self.model.scenarios[0]
 
     @property
     def works(self) -> str:
-        """What the device has to do, as a clause."""
         return f"the device works {fmt.milliseconds(self.times.device)} {self.of_step}"
 
     @property
     def of_step(self) -> str:
-        """The step's duration, as `of 3.40 ms`."""
         return f"of {fmt.milliseconds(self.model.step_ms)} ms"
 
     def ms_of(self, phases: Iterable[str]) -> float:
-        """Return how long these phases take."""
         return sum(self.step.phases_ms.get(name, 0.0) for name in phases)
 
 
@@ -70,5 +66,5 @@ Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 
 
 def change_pct(before_ms: float, after_ms: float) -> float:
-    """Return the change in throughput in percent; a step keeps at least 1 % of its time."""
+    """Keep at least 1 % of a step's time."""
     return 100 * (before_ms / max(after_ms, before_ms / 100) - 1)

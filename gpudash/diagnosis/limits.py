@@ -32,10 +32,7 @@ class _Time:
 
 
 class Limits:
-    """Folds steps with the answer that stands meanwhile.
-
-    Steps before an answer are part of its time: it is about them. Those of an A/B are nobody's.
-    """
+    """Counts steps before an answer as part of its time, and those of an A/B as nobody's."""
 
     def __init__(self) -> None:
         self._times: dict[str, _Time] = {}  # by the answer's title
@@ -46,7 +43,6 @@ class Limits:
         self._title = ""
 
     def fold(self, item: Event | Reading, answer: Answer | None) -> None:
-        """Fold one record, while this answer stands."""
         match item:
             case State():
                 self._in_block = item.block is not None
@@ -57,7 +53,6 @@ class Limits:
                 self._give(answer, item.at_s)
 
     def shares(self) -> list[Limited]:
-        """Return the limits, the longest first."""
         whole_s = self._trained_s or 1.0
         found = (
             Limited(one.answer, one.seconds, one.seconds / whole_s, tuple(one.began_s))
@@ -66,7 +61,6 @@ class Limits:
         return sorted(found, key=lambda one: -one.seconds)
 
     def main(self) -> str:
-        """Return what limited most of the training, and for how long; empty if that is unknown."""
         first = next(iter(self.shares()), None)
         return "" if first is None else said(first)
 
@@ -91,6 +85,5 @@ class Limits:
 
 
 def said(one: Limited) -> str:
-    """Return a limit with its share, as `input-bound for 62 % of the training time`."""
     title = one.answer.title.partition(",")[0]  # without why it is unclear
     return f"{title} for {percent(100 * one.share)} of the training time"

@@ -71,7 +71,6 @@ class Model(NamedTuple):
 
     @property
     def step_ms(self) -> float:
-        """The measured duration of a step."""
         return self.scenarios[0].step
 
     @property
@@ -80,7 +79,6 @@ class Model(NamedTuple):
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
     def without(self, part: PartName) -> Saving:
-        """Return what a step would save if this part took no time."""
         saved = [played_ms(one) - played_ms(_less(one, part, 1.0)) for one in self.scenarios]
         return Saving(max(min(saved), 0.0), max(*saved, 0.0))
 
@@ -91,11 +89,7 @@ class Model(NamedTuple):
 
 
 def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
-    """Return the model of a step; None if too little is measured.
-
-    `waits` says whether the host waits for the device within a step; None if only a profile shows
-    that.
-    """
+    """None if too little is measured; `waits` is None if only a profile shows it."""
     scenarios = tuple(_scenarios(step, waits=waits))
     return Model(scenarios) if scenarios else None
 
@@ -103,12 +97,10 @@ def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
 def played_ms(times: Times) -> float:
     """Return the duration of a step as its schedule has it.
 
-    A host that waits for the device finishes a step with it, and what the device cannot work beside
-    comes first then; else the host runs ahead. A kernel does not end before its launch. Copies and
-    kernels follow each other; one that blocks the host is work of both. The period of such a
-    schedule is its largest mean of a cycle (Baccelli et al., Synchronization and Linearity, 1992):
-    the host's work, the device's, or the way through a step by the number of steps that the host
-    may be ahead.
+    A host that waits for the device finishes a step with it; else the host runs ahead. A kernel
+    does not end before its launch. The period of such a schedule is its largest mean of a cycle
+    (Baccelli et al., Synchronization and Linearity, 1992): the host's work, the device's, or the
+    way through a step by the number of steps that the host may be ahead.
     """
     launch_ms = max(times.host - times.code, 0.0)
     alone_ms = launch_alone_ms(times)
@@ -124,7 +116,6 @@ def played_ms(times: Times) -> float:
 
 
 def grown_by(times: Times, part: PartName) -> float:
-    """Return by how much a step grows with a part, as a share of what that is longer."""
     delta_ms = GROWTH * times.step
     return (played_ms(_more(times, part, delta_ms)) - played_ms(times)) / delta_ms
 
@@ -135,7 +126,6 @@ def launch_alone_ms(times: Times) -> float:
 
 
 def took_ms(times: Times, part: PartName) -> float:
-    """Return what a part takes in a step."""
     match part:
         case "wait":
             is_real = times.waits and not times.is_one
@@ -150,7 +140,6 @@ def took_ms(times: Times, part: PartName) -> float:
 
 
 def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
-    """Yield the schedules that the measurements allow."""
     works_ms = _works_ms(step)
     if not step.step_ms or works_ms is None:
         return
@@ -208,7 +197,6 @@ def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
 
 
 def _waiting(times: Times) -> Times:
-    """Return the schedule of a host that waits: it launches alone while the device idles."""
     works_ms = times.copy + times.device + times.communication
     idle_ms = times.step - times.data - times.code - works_ms
     return times._replace(waits=True, alone=max(idle_ms, 0.0))
@@ -217,9 +205,8 @@ def _waiting(times: Times) -> Times:
 def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -> tuple[float, ...]:
     """Return the most and the least work of the host in a step.
 
-    Where it is ahead of the device, launches wait for room. Without a profile nothing shows how
-    long; a profile has the time in torch's operators. It inflates the host's work, and lacks the
-    wait for the first step.
+    Where it is ahead of the device, launches wait for room. Only a profile shows how long; it
+    inflates the host's work, and lacks the wait for the first step.
     """
     most_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms, rest_ms)
     profile = step.profile
@@ -233,10 +220,7 @@ def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -
 
 
 def _waited_ms(step: RecentStep, copy_ms: float) -> float:
-    """Return the host's waits for the device's work by the profile.
-
-    A call that copies from memory that is not pinned waits for earlier work, too.
-    """
+    """Include copies from memory that is not pinned, which wait for earlier work, too."""
     profile = step.profile
     if profile is None:
         return 0.0
@@ -245,18 +229,16 @@ def _waited_ms(step: RecentStep, copy_ms: float) -> float:
 
 
 def _is_unseen(step: RecentStep) -> bool:
-    """Return whether neither the driver nor a profile says when the device works."""
     return step.on_gpu and step.profile is None and step.gpu_util_pct is None
 
 
 def _takes_all(step: RecentStep) -> bool:
-    """Return whether the host takes each batch at once: then loader workers set the pace."""
+    """If the host takes each batch at once, loader workers set the pace."""
     waits_ms, workers = step.data_ms, step.workers
     return workers != 0 and step.step_ms is not None and (waits_ms or 0.0) >= WAITED * step.step_ms
 
 
 def _blocks(step: RecentStep) -> bool:
-    """Return whether copies block the host: from memory that is not pinned, unless known."""
     if step.profile is None:
         return step.pinned is False
     copies = [one for one in step.profile.copies if one.direction == "to device"]
@@ -264,7 +246,6 @@ def _blocks(step: RecentStep) -> bool:
 
 
 def _works_ms(step: RecentStep) -> float | None:
-    """Return for how long the device works on a step."""
     if step.busy_ms is not None:
         return step.busy_ms
     waits_ms = step.data_ms or 0.0
@@ -281,7 +262,7 @@ def _works_ms(step: RecentStep) -> float | None:
 def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
     """Return the host's time in the script's own code beside launches, as far as it is known.
 
-    The phase holds what the script launches itself, too. A profile shows that; without one, the
+    The phase holds what the script launches itself, too. Without a profile, which shows that, the
     device may have worked all of its time in this phase.
     """
     phase_ms = step.phases_ms.get("your_code", 0.0)

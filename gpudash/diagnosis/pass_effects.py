@@ -31,8 +31,7 @@ ActsOn: TypeAlias = Callable[[str], bool]
 def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outcome | None:
     """If each of these passes launched products and one kernel of a model's, and nothing else.
 
-    A kernel that others are fused into takes as long as the longest of them. The rest of the step
-    is not compiled. A product takes a launch as long as now.
+    A fused kernel takes as long as the longest of its parts, and a product as long as now.
     """
     step, profile = change.step, change.step.profile
     update_ms = step.phases_ms.get("optimizer", 0.0)
@@ -68,25 +67,19 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
 
 
 def all_products(phase: str) -> bool:
-    """Return whether the phase multiplies: a switch of the process acts on all that does."""
     return phase != "optimizer"
 
 
 def of_models(phase: str) -> bool:
-    """Return whether the models that train are called for a step in this phase."""
     return phase not in ("optimizer", "your_code", "rollout", *FROZEN)
 
 
 def of_frozen(phase: str) -> bool:
-    """Return whether models without an optimizer are called in this phase."""
     return phase in FROZEN
 
 
 def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | None:
-    """Products in tf32 or bf16. That is half the traffic elsewhere, less the casts, for bf16.
-
-    Autocast adds launches.
-    """
+    """For bf16, halve the traffic elsewhere, less the casts. Autocast adds launches."""
     reached_ms = _reached_ms(change, acts_on)
     if not change.step.on_gpu or change.before not in SPEED or reached_ms is None:
         return None  # on a CPU it depends on its units
@@ -101,10 +94,7 @@ def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | 
 
 
 def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | None:
-    """Return how long the device works on what a lever acts on: at least, at most.
-
-    It may idle within phases. What was rehearsed is left out. None if it is not known.
-    """
+    """Return at least and at most, as the device may idle within phases; None if unknown."""
     times, known = change.times, change.step.phases_ms.keys()
     rehearsed = {name for one in change.timings for name in _phases_of(one)}
     reached = {name for name in known - {"copy", WAIT} if acts_on(name)}
@@ -122,10 +112,7 @@ def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | N
 def _of_products(
     change: LeverChange, products: Products, to: str, reached_ms: tuple[float, float]
 ) -> Outcome:
-    """By a profile: at best as many of the products as may be there, at worst as must be.
-
-    An optimizer has none.
-    """
+    """At best as many of the products as may be there, at worst as must be."""
     least_ms, most_ms = reached_ms
     works_ms = max(change.times.device - change.ms_of(("optimizer",)), 0.0)
     all_ms = max(products.ms, 1e-9)
@@ -145,7 +132,6 @@ def _of_products(
 
 
 def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
-    """By the counters of the device's units."""
     step = change.step
     active, dram, tensor = step.sm_active_pct, step.dram_active_pct, step.tensor_active_pct
     memory = min(dram / active, 1.0) if active and dram is not None else 0.0
@@ -175,9 +161,8 @@ def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
 def rehearsed(change: LeverChange, estimate: Estimate | None) -> Outcome:
     """Take the models' passes to change as their calls did on one batch, give or take its repeats.
 
-    What a lever acts on besides stays as foretold. Calls that the host cannot launch faster say
-    nothing of the device. If that is so with the new value alone, the device takes as long at most,
-    and at best what is foretold.
+    Calls that the host cannot launch faster say nothing of the device. If that is so with the new
+    value alone, the device takes as long at most, and at best what is foretold.
     """
     parts = [_Part.of(change, one) for one in change.timings]
     rest = (estimate(change) if estimate is not None else None) or NOTHING
@@ -236,7 +221,6 @@ def _phases_of(timing: Timing) -> tuple[str, ...]:
 
 
 def _edited(times: Times, parts: Iterable[tuple[_Part, float]]) -> Times:
-    """Return the durations with each part's work in this share of its time."""
     for part, share in parts:
         device_ms = max(times.device + part.before_ms * (share - 1), 0.0)
         times = times._replace(device=device_ms, host=max(times.host + part.more_ms, times.code))

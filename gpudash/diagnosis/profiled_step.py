@@ -9,18 +9,15 @@ from gpudash.trace.summary import KernelUse, Summary
 
 
 def pinning_of(step: RecentStep) -> Pinning | None:
-    """Return the cost of pinned (page-locked) memory; None if not measured."""
     profile = step.profile
     return profile.profiled.pinning if profile is not None and profile.profiled else None
 
 
 def pin_ms(pinning: Pinning, workers: int) -> float:
-    """Return the time to pin a batch in ms; a loader with workers has a thread for that."""
     return pinning.thread_pin_ms if workers else pinning.pin_ms
 
 
 def pinned_copy_ms(step: RecentStep) -> float:
-    """Return the time of copies to the device from pinned memory, in ms."""
     copies = step.profile.copies if step.profile is not None else ()
     return sum(each.ms for each in copies if each.direction == "to device" and each.is_pinned)
 
@@ -47,7 +44,6 @@ class Products(NamedTuple):
 
 
 def product_kernels(profile: Summary) -> list[KernelUse]:
-    """Return the kernels that multiply matrices or convolve."""
     return [
         each
         for each in profile.kernels
@@ -56,10 +52,6 @@ def product_kernels(profile: Summary) -> list[KernelUse]:
 
 
 def products_of(step: RecentStep, to: str = "bf16") -> Products | None:
-    """Return a step's products and their time in another precision.
-
-    None if the peaks were not measured.
-    """
     profile = step.profile
     traced = profile.profiled if profile is not None else None
     if profile is None or traced is None or traced.peak is None:
@@ -86,10 +78,7 @@ def products_of(step: RecentStep, to: str = "bf16") -> Products | None:
 
 
 def traffic_ms(step: RecentStep, weights: float, state: float = 0.0) -> float | None:
-    """Return the time of memory traffic in ms, at the measured bandwidth; None if that is unknown.
-
-    `weights` and `state` are multiples of the weights' and of the optimizer state's size.
-    """
+    """Take multiples of the weights' and of the optimizer state's size; None: bandwidth unknown."""
     traced = step.profile.profiled if step.profile is not None else None
     if traced is None or traced.peak is None or traced.weights is None:
         return None

@@ -43,7 +43,6 @@ class _Judged(NamedTuple):
 
 
 def loader_workers(settings: Settings) -> int:
-    """Return the number of loader workers; 0 if unknown."""
     text = settings.get("num_workers", "")
     return int(text) if text.isdecimal() else 0
 
@@ -56,12 +55,11 @@ def proposals(
     *,
     outside: bool = False,
 ) -> Proposals:
-    """Return what to try, best first, and which levers bring too little to tell.
+    """Put first what an A/B has shown to be faster with these settings.
 
-    Changes that an A/B has shown to be faster with these settings come first, and those that it has
-    judged otherwise come last. Levers that change what is trained come after those that leave it.
-    Where the limit is `outside` of the step, only the loader's levers may help: it may be late for
-    the same reason.
+    What one has judged otherwise comes last. Levers that change what is trained come after those
+    that leave it. Where the limit is `outside` of the step, only the loader's levers may help: it
+    may be late for the same reason.
     """
     known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
     verdicts = _verdicts(snapshot)
@@ -95,7 +93,6 @@ def proposals(
 def _estimated(
     lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep
 ) -> Iterator[_Judged]:
-    """Yield the changes of a lever that may help here."""
     settings = snapshot.settings
     before = settings.get(lever.name, lever.default_text)
     if lever.needs_gpu and not step.on_gpu:
@@ -138,7 +135,6 @@ def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timin
 
 
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:
-    """Return the value to try, if the lever has it and it is not active."""
     if named not in (NEXT, *lever.values):
         return None
     try:
@@ -156,10 +152,7 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
 
 
 def _most_workers(step: RecentStep, workers: int) -> int | None:
-    """Return the most loader workers to propose; None if the number of cores is unknown.
-
-    There is a core for each. If those there mostly wait, as many again find cores.
-    """
+    """Allow a core for each, and as many again if those there mostly wait."""
     if not step.cores or not workers:
         return step.cores
     return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores
@@ -169,14 +162,13 @@ def _most_workers(step: RecentStep, workers: int) -> int | None:
 
 
 def _verdicts(snapshot: Snapshot) -> dict[tuple[str, frozenset[str]], ComparisonShown]:
-    """Return the newest verdict on each two values; one with these settings replaces others."""
+    """Let a verdict with these settings replace others on the same two values."""
     ended = (one for one in snapshot.verdicts if one.verdict)
     by_fit = sorted(ended, key=lambda one: is_of_now(one, snapshot.settings))
     return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit}
 
 
 def is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
-    """Return whether the other levers had these settings."""
     others = {name: value for name, value in settings.items() if name != verdict.lever}
     return verdict.settings == others
 
@@ -187,7 +179,6 @@ def way_back(change: float) -> float:
 
 
 def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
-    """Return the interval of what the change to `value` gains, in percent; (0, 0) without one."""
     if verdict.low is None or verdict.high is None:
         return 0.0, 0.0
     ends = verdict.low, verdict.high
@@ -200,7 +191,6 @@ def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
 def _proven(
     verdicts: Iterable[ComparisonShown], settings: Settings, known: Mapping[str, Lever]
 ) -> tuple[Try, ...]:
-    """Return the changes that an A/B has shown to be faster with these settings, best first."""
     found = []
     for one in verdicts:
         if one.lever not in known or not one.proven or not is_of_now(one, settings):

@@ -1,7 +1,4 @@
-"""Average a step over recent warm steps, since the last start, change or pause.
-
-Pure functions of a snapshot. None = not measured.
-"""
+"""Average a step over recent warm steps, since the last start, change or pause."""
 
 from bisect import bisect_left
 from math import ceil, inf, isfinite
@@ -85,10 +82,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def starved_ms(self) -> float | None:
-        """Time in which the host waited for a batch and the device idled: the step is longer by it.
-
-        A host that runs ahead may wait for a batch at no cost.
-        """
+        """Time in which the host waited for a batch and the device idled."""
         if self.step_ms is None or self.data_ms is None:
             return None
         idle_ms = self.step_ms - (self.device_ms or 0.0)
@@ -109,29 +103,23 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def communication_ms(self) -> float | None:
-        """Exposed communication: gradients were exchanged and nothing was left to compute."""
         return self.phases_ms.get(WAIT)
 
     @property
     def throttled_pct(self) -> float | None:
-        """Share of its clock that the GPU loses to throttling; 0 if it is not throttled."""
         if not self.sm_clock_mhz or not self.top_clock_mhz:
             return 0.0 if self.sm_clock_mhz and not self.throttle else None
         return 100 * (1 - self.sm_clock_mhz / self.top_clock_mhz)
 
     @property
     def computing_ms(self) -> float | None:
-        """Time in which the device had other work than exchanging gradients."""
         if self.device_ms is None:
             return None
         return max(self.device_ms - (self.communication_ms or 0.0), 0.0)
 
     @property
     def asked_cores(self) -> float | None:
-        """Cores that the training and its loader workers use or wait for.
-
-        The core wait is a share of these, or of one core if that is more.
-        """
+        """What the core wait is a share of, unless it is less than one core."""
         if self.busy_cores is None:
             return None
         waits = (self.core_wait_pct or 0.0) / 100
@@ -139,19 +127,17 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def got_share(self) -> float:
-        """Share of the core time that was asked for and given; 1 if it is not measured."""
+        """1 if it is not measured."""
         return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
 
     @property
     def no_core_free(self) -> bool:
-        """Whether the training asks for all its cores: what it had in addition would get none."""
         if self.cores is None or self.asked_cores is None:
             return False
         return self.asked_cores >= ALL_CORES * self.cores
 
     @property
     def loader_pct(self) -> float | None:
-        """Share of the training's CPU time that its loader workers use."""
         if self.loader_cores is None or not self.busy_cores:
             return None
         return min(100 * self.loader_cores / self.busy_cores, 100.0)
@@ -164,12 +150,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_work_pct(self) -> float | None:
-        """How long the device is at work, in percent of the step.
-
-        The device may idle between two events. So without a profile the share is at most that of
-        the time in which kernels ran, or on a CPU in which the training had a core or waited for
-        one.
-        """
+        """At most the time in which kernels ran, or a CPU training had or awaited a core."""
         if self.profile is not None:
             return self.share_pct(self.busy_ms)
         between, most = self.share_pct(self.computing_ms), self.gpu_util_pct
@@ -182,14 +163,12 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy_ms(self) -> float | None:
-        """The device's work on a step by the profile."""
         if self.profile is None or self.profile.busy_ms is None or self.step_ms is None:
             return None
         return min(self.profile.busy_ms, self.step_ms)
 
     @property
     def exposed_ms(self) -> float | None:
-        """Exposed communication; a profile sees all of it."""
         seen_ms = None if self.profile is None else self.profile.exposed_ms
         return self.communication_ms if seen_ms is None else seen_ms
 
@@ -204,25 +183,18 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def idle_ms(self) -> float | None:
-        """How long the device idles for want of launches although data are there.
-
-        It is at most the part of a step without device work.
-        """
+        """At most the part of a step without device work."""
         seen_ms = None if self.profile is None else self.profile.idle_ms.get("host")
         if self.busy_ms is None or seen_ms is None or self.step_ms is None:
             return None
         return max(min(seen_ms, self.step_ms - self.busy_ms) - (self.starved_ms or 0.0), 0.0)
 
     def share_pct(self, ms: float | None) -> float | None:
-        """Return `ms` as a percentage of the step, at most 100."""
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)
 
 
 def of_slow_loader(step: RecentStep, straggler: Straggler | None) -> RecentStep:
-    """Return the step as it is on the rank whose data loading the others wait for.
-
-    What they wait for it in the collectives is what it waits for data: there the job's time goes.
-    """
+    """Return the step of the rank whose loading the others wait for in their collectives."""
     late = straggler is not None and straggler.kind == "persistent" and straggler.phase == "data"
     if straggler is None or not late or straggler.rank == 0:
         return step  # the measured steps are rank 0's
@@ -237,7 +209,6 @@ def of_slow_loader(step: RecentStep, straggler: Straggler | None) -> RecentStep:
 
 
 def steps_needed(step_ms: float | None) -> int:
-    """Return how many steps of this length an answer needs."""
     within = ceil(1e3 * MEASURED_S / step_ms) if step_ms and isfinite(step_ms) else MEASURED_STEPS
     return max(LEAST_STEPS, min(within, MEASURED_STEPS))
 
@@ -245,11 +216,7 @@ def steps_needed(step_ms: float | None) -> int:
 def recent_step(
     snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> RecentStep:
-    """Return the means of the newest ticks that hold only warm steps since the last break.
-
-    `cores` is the number of CPU cores that the training may use; None if unknown. `profile` is of
-    steps with the present settings.
-    """
+    """`cores` may be used by the training; `profile` is of steps with the present settings."""
     series, first = snapshot.series, _window(snapshot)
     weights = [(steps or 0.0) * series.tick_s for steps in series.of("steps_per_s")[first:]]
 
@@ -289,7 +256,6 @@ def recent_step(
 
 
 def _window(snapshot: Snapshot) -> int:
-    """Return the index of the first tick to average over; it is not older than the last break."""
     series = snapshot.series
     steps = series.of("steps_per_s")
     broke_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -308,10 +274,9 @@ def _window(snapshot: Snapshot) -> int:
 
 
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
-    """Return the share of the time outside steps in percent, and the number of asides.
+    """Return the share of the last minute outside steps in percent, and the number of asides.
 
-    The time is the last minute, or less since another break, without profiles. Without an aside the
-    share is None.
+    Without an aside the share is None.
     """
     series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
@@ -339,7 +304,6 @@ def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _of_host(snapshot: Snapshot, name: str, first: int) -> float | None:
-    """Return the mean of a host metric if the series has it, else its newest reading."""
     mean = statistics.mean(snapshot.series.of(name)[first:])
     if mean is None and snapshot.host is not None:
         return snapshot.host.number(name)

@@ -57,7 +57,6 @@ class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_of(answer: Answer) -> AnswerReport:
-    """Return the answer as a document."""
     return AnswerReport(
         limit="unclear" if answer.limit in ("none", "unknown") else answer.limit,
         title=answer.title,

@@ -53,12 +53,10 @@ GROWS: Mapping[Slowable, PartName] = {"loader": "data", "host": "your code", "de
 
 
 def over(slowing: SlowingShown | None) -> tuple[Slope, ...]:
-    """Return the slopes of a proof that is over."""
     return slowing.slopes if slowing is not None and slowing.is_over else ()
 
 
 def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
-    """Return the slopes, each with what the model says of it."""
     return tuple(
         replace(one, modelled=(low, high))
         for one in slopes
@@ -67,16 +65,13 @@ def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
 
 
 def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
-    """Return the model with the schedules that agree with the measured slopes; with all if none."""
+    """If no schedule agrees, keep all."""
     kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
     return Model(kept or model.scenarios)
 
 
 def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
-    """Return whether the slopes prove the limit or withdraw it; None: neither.
-
-    It is untested where a delay may have met slack, although its part limits.
-    """
+    """None if the slopes say neither; untested where a delay may have met slack."""
     known = {one.part: one for one in slopes}
     ends = {part: _ends(known.get(part)) for part in SLOWED.get(limit, ())}
     low = [part for part, (_, high) in ends.items() if high < PROVEN]
@@ -86,7 +81,6 @@ def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
 
 
 def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
-    """Return the limit that the slopes show by themselves: the one part that is proven, or none."""
     proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
     if len(proven) != 1:
         return "none"
@@ -94,7 +88,6 @@ def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
 
 
 def proven_parts(slopes: tuple[Slope, ...]) -> str:
-    """Return which parts are proven to be on the critical path, as a clause."""
     proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
     if proven:
         return f"proven: {', '.join(proven)}"
@@ -102,7 +95,6 @@ def proven_parts(slopes: tuple[Slope, ...]) -> str:
 
 
 def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
-    """Return what slowing the limit's parts did, as a clause."""
     known = {one.part: one for one in slowing.slopes}
     told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
 
@@ -117,13 +109,12 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
 
 
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
-    """Return what slowing a part of a step did, as `1.02 ± 0.08`; `–` if it was not slowed."""
     slowed = SLOWED_PART.get(part)
     return next((_shown(one, "{:.2f}".format) for one in slopes if one.part == slowed), fmt.ABSENT)
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:
-    """Return the ends of the interval; of one that is not known, those that prove nothing."""
+    """For an interval that is not known, return ends that prove nothing."""
     if slope is None or slope.low is None or slope.high is None:
         return 0.0, 1.0
     return slope.low, slope.high
@@ -137,7 +128,6 @@ def _agrees(times: Times, slope: Slope) -> bool:
 
 
 def _shown(slope: Slope, text: Callable[[float], str]) -> str:
-    """Return the slope, with the half of its interval if that is known; `–` without one."""
     if slope.slope is None:
         return fmt.ABSENT
     if slope.low is None or slope.high is None:

@@ -22,7 +22,6 @@ LARGE = 0.1
 
 
 def parts_of(model: Model) -> Iterator[Without]:
-    """Yield how long a step would take without each of its parts."""
     for part in PARTS:
         saving, takes_ms = model.without(part), took_ms(model.scenarios[0], part)
         is_known = all(took_ms(one, part) == takes_ms for one in model.scenarios)
@@ -36,7 +35,6 @@ def parts_of(model: Model) -> Iterator[Without]:
 def reasons(
     causes: Sequence[Cause], limit: Limit, measured: Measured, code: CodeLines | None = None
 ) -> Iterator[str]:
-    """Yield the table of parts, the causes with their values, the code's lines, the profile."""
     snapshot, step, model = measured
     if model is not None:
         slopes = over(snapshot.slowing)
@@ -60,7 +58,6 @@ def reasons(
 
 
 def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
-    """Return a step without a part, as `  data   3.10 ms   3.10 ms (69 % less)   1.02 ± 0.05`."""
     low, high = (fmt.milliseconds(ms) for ms in (one.low_ms, one.high_ms))
     most = fmt.percent(100 * (1 - one.low_ms / model.step_ms))
     took = f"{low} ms ({most} less)" if low == high else f"{low} to {high} ms (≤ {most} less)"
@@ -69,7 +66,6 @@ def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
 
 
 def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
-    """Return a cause with its value and its threshold, and whether it is the limit."""
     found = f", limits from {fmt.percent(one.from_pct)}{': the limit' if is_limit else ''}"
     if one.pct is None:
         found = ", not measured"
@@ -77,7 +73,6 @@ def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
 
 
 def _code_lines(code: CodeLines | None) -> Iterator[str]:
-    """Yield the lines at which the script's own code was met most often."""
     if code is None or not code.lines:
         return
     yield ""
@@ -88,7 +83,6 @@ def _code_lines(code: CodeLines | None) -> Iterator[str]:
 
 
 def _profile_lines(profile: Summary) -> Iterator[str]:
-    """Yield the profile's figures of a step: its parts, its waits by line, and its copies."""
     idle = [f"{name} {fmt.milliseconds(ms)}" for name, ms in profile.idle_ms.items() if ms]
     parts = [f"busy {fmt.milliseconds(profile.busy_ms)} ms"]
     parts += [f"idle for {', '.join(idle)} ms"] if idle else []
@@ -107,6 +101,5 @@ def _profile_lines(profile: Summary) -> Iterator[str]:
 
 
 def _only_a_profile(snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
-    """Yield what only a profile would show."""
     if step.on_gpu and "profile" in snapshot.can:
         yield f"waits, launches and communication within a step: {ASK_PROFILE}"

@@ -1,8 +1,4 @@
-"""The card of a verdict, for a pull request: a picture as SVG, and Markdown. No I/O.
-
-The picture has fixed colours and sizes and no style sheet: what shows a picture in a page, as
-GitHub does, knows neither variables nor the page's fonts.
-"""
+"""The card of a verdict: as Markdown, and as SVG without variables and page fonts, for GitHub."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import floor, log10
@@ -77,7 +73,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 def card_of(
     shown: ComparisonShown, snapshot: Snapshot, command: str, starts: int = 1
 ) -> Card | None:
-    """Return the card of a comparison, perhaps over several starts; None without an interval."""
+    """None without an interval."""
     if shown.verdict is None or shown.change is None or shown.low is None or shown.high is None:
         return None
     labels = f"{shown.lever}={shown.a}", f"{shown.lever}={shown.b}"
@@ -149,7 +145,6 @@ def _control(shown: ComparisonShown) -> str:
 
 
 def markdown(card: Card) -> str:
-    """Return the card as Markdown, as GitHub and GitLab show it."""
     before, after = card.before, card.after
     rows: list[Sequence[str]] = [("", before.label, after.label), ("---", "---", "---")]
     for unit in ("samples/s", "steps/s"):
@@ -178,7 +173,6 @@ def _escaped(text: str) -> str:
 
 
 def picture(card: Card) -> str:
-    """Return the card as SVG."""
     drawn = [
         element("rect", width=WIDTH, height=HEIGHT, fill=GROUND),
         element("rect", width=12.0, height=HEIGHT, fill=B),
@@ -208,7 +202,7 @@ def _text(
     room: float = RIGHT - LEFT,
     **more: object,
 ) -> Element:
-    """Return a line of text, as small as it has to be to fit into the room, and then cut."""
+    """Make the text as small as it has to be to fit into the room, and then cut it."""
     wide = WIDEST * (1.1 if more.get("weight") == "bold" else 1.0)
     letters = sum(1.7 if east_asian_width(one) in "WF" else 1.0 for one in text) or 1.0
     size = max(min(size, room / (wide * letters)), SMALLEST)
@@ -223,7 +217,6 @@ def _bar(x: float, y: float, wide: float, high: float, fill: str) -> Element:
 
 
 def _rates(card: Card, y: float) -> Iterator[Element]:
-    """Yield a bar for the rate of each side."""
     rates = [side.rates[card.unit] or 0.0 for _, side, _ in card.sides]
     most = max(*rates, 1e-9)
     for (name, side, fill), rate in zip(card.sides, rates, strict=True):
@@ -236,7 +229,6 @@ def _rates(card: Card, y: float) -> Iterator[Element]:
 
 
 def _gain(card: Card, y: float) -> Iterator[Element]:
-    """Yield the axis from below 0 to beyond the interval, and what lies on it of the interval."""
     ends = [max(min(one, FARTHEST), -1.0) for one in (card.low, card.high)]
     ticks = _ticks(min(ends[0], 0.0), max(ends[1], 0.0))
     begin, end = ticks[0], ticks[-1]
@@ -263,7 +255,7 @@ def _gain(card: Card, y: float) -> Iterator[Element]:
 
 
 def _ticks(low: float, high: float) -> Sequence[float]:
-    """Return four to eight round values around both; none below the loss of all."""
+    """Return four to eight round values around both; none below -1, the loss of all."""
     apart = max(high - low, 0.01) / 4
     power = 10.0 ** floor(log10(apart))
     apart = next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= apart)
@@ -272,7 +264,7 @@ def _ticks(low: float, high: float) -> Sequence[float]:
 
 
 def _steps(card: Card, y: float) -> Iterator[Element]:
-    """Yield the step of each side on one scale, so that it is seen to shrink."""
+    """Both sides have one scale, so that the step is seen to shrink."""
     if card.before.step_ms is None or card.after.step_ms is None:
         return
     longest = max(card.before.step_ms, card.after.step_ms)

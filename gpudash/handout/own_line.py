@@ -1,8 +1,7 @@
 """The line of the user's own script at which an object was made, with a lever's value on it.
 
-The script's files are parsed here, once somebody asks. To note the line while the script makes the
-object would cost the training, and need another patch of torch. So a line is known only where a
-single one can be meant.
+The files are parsed once somebody asks: noting the line in the training would cost time there,
+and need another patch of torch. So a line is known only where a single one can be meant.
 """
 
 import ast
@@ -33,15 +32,12 @@ class OwnLine(NamedTuple):
 
 
 def unknown(*_: str) -> OwnLine | None:
-    """Return None: of no script, no line is known."""
+    """Stand in for `own_line` where there is no script."""
     return None
 
 
 def own_line(command: Sequence[str], found: str, lever: str, value: str) -> OwnLine | None:
-    """Return the line for a lever's value; None if it is not known.
-
-    `found` is what was found in the training: it begins with the types of the optimizers.
-    """
+    """`found` is what was found in the training: it begins with the types of the optimizers."""
     if lever in LOADER:
         kinds = {"DataLoader"}
         argument = f"{lever}={value if value.isdigit() else value == 'on'}"
@@ -82,7 +78,6 @@ def _files(command: Sequence[str]) -> Iterator[tuple[Path, str, ast.Module]]:
 
 
 def _script(command: Sequence[str]) -> Path | None:
-    """Return the file of a command's script or module."""
     for word, following in zip(command, (*command[1:], ""), strict=False):
         if word.endswith(".py"):
             return Path(word)

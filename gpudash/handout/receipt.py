@@ -17,11 +17,7 @@ WIDTH = 100
 def receipt(
     snapshot: Snapshot, again: str = "", code: Callable[[str, str], OwnLine | None] = unknown
 ) -> list[str]:
-    """Return the lines; `again` is the command that shows the run again, if there is one.
-
-    `code` returns the script's own line for a lever and its value, if it is known. A line without
-    content is left out. Without a step, only `again` is content.
-    """
+    """`again` is the command that shows the run again; without it and without steps, no lines."""
     last = [_line("again", again)] * bool(again)
     if not snapshot.total_steps:
         name = fmt.plain(snapshot.workload)
@@ -38,7 +34,6 @@ def _line(label: str, text: str) -> str:
 
 
 def _title(snapshot: Snapshot) -> str:
-    """Return what trained, how many steps in which time, and where."""
     ended = f" {snapshot.state}," if snapshot.state in ENDED else ""
     watched = " watched for" if snapshot.joined else " in"
     device = f" on {snapshot.device.name}" if snapshot.device is not None else ""
@@ -65,7 +60,6 @@ def _rate(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _limit(snapshot: Snapshot) -> Iterator[str]:
-    """Yield what limits the training, with the first clause of the evidence."""
     answer = snapshot.answer
     if answer is not None and answer.limit != "unknown":
         found = ": ".join([answer.title, *answer.evidence[:1]])
@@ -94,7 +88,6 @@ def _verdicts(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _is_kept(shown: ComparisonShown, snapshot: Snapshot) -> bool:
-    """Return whether the values that it tested are those that are set."""
     tested = shown.best if shown.doing else {shown.lever: shown.b}
     return shown.verdict is not None and tested.items() <= snapshot.settings.items()
 

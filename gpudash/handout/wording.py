@@ -1,8 +1,4 @@
-"""The wording of verdicts and of rows of results: on screen, as text to copy, as a command.
-
-Copied text must be understood elsewhere: it names the workload, the device and every lever that is
-not at its default.
-"""
+"""The wording of results; copied text names workload, device and levers not at their default."""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +31,6 @@ def context(shown: ComparisonShown, now: Mapping[str, str]) -> str:
 
 
 def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -> str:
-    """Return a verdict as text to copy."""
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
     rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
     found = shown.verdict
@@ -47,11 +42,7 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
 
 
 def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts: int = 1) -> str:
-    """Return the shell command that runs the same comparison in a new training, or in several.
-
-    Several have fewer pairs each. A script then has its own values of the other levers. Raises
-    UsageError for a script whose command is not known.
-    """
+    """Raise UsageError for a script without a known command. Several starts have fewer pairs."""
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     if shown.doing:
         words = ["gpudash", "tune"]
@@ -84,7 +75,6 @@ def _as_typed(command: tuple[str, ...]) -> Sequence[str]:
 
 
 def result_text(result: Result, device: Device | None) -> str:
-    """Return a row of results as text to copy."""
     numbers = (
         f"{fmt.significant(result.samples_per_s)} samples/s",
         f"{fmt.significant(result.steps_per_s)} steps/s",
@@ -101,10 +91,7 @@ def _where(workload: str, device: Device | None, settings: Settings) -> str:
 
 
 def changed(workload: str, settings: Settings, offers: Iterable[LeverOffer] = ()) -> Settings:
-    """Return the levers that are not at the default, or whose default depends on the device.
-
-    Of a script: those that are not as its `offers` say that it has them; without any, all.
-    """
+    """Compare a script's levers with its `offers`; without any, return all."""
     entry = CATALOGUE.get(workload)
     if entry is None:
         own = {offer.name: offer.default for offer in offers}

@@ -1,7 +1,6 @@
 """Run by the first cell of a notebook whose environment has no gpudash: see `gpudash notebook`.
 
-`%run FILE PYTHON`, with the Python of gpudash's own environment, does what `%load_ext gpudash` does
-where gpudash is installed. An old Python can read this.
+PYTHON in `%run FILE PYTHON` is that of gpudash's own environment. An old Python can read this.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 

@@ -1,9 +1,8 @@
 """Runs at the start of each Python process of a `gpudash run`, before the script; see `_gpudash`.
 
-Python imports the first module of this name on its path. This one removes its folder from the path
-and imports the user's own. It never prints and never raises. Without `gpudash run` it does nothing.
-It imports nothing that the script could shadow, or that would slow its start. Any Python can read
-it, Python 2 too: a script may start one that knows nothing of torch.
+Python imports the first module of this name. This one removes its folder from the path and imports
+the user's own. It never prints and never raises, and imports nothing that the script could shadow.
+Any Python can read it, Python 2 too.
 """
 # mypy: allow-untyped-defs, allow-untyped-calls
 

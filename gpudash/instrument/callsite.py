@@ -31,15 +31,11 @@ class CallSite(NamedTuple):
 
     @property
     def what(self) -> str:
-        """The callee as the script writes it; empty if not known."""
         return _callee(self.code, self.instruction) or self.torch_function
 
 
 def call_site(frame: FrameType | None, *, through_ours: bool = False) -> CallSite | None:
-    """Return the nearest line outside of torch, from `frame` outwards; None if there is none.
-
-    Our own frames also give None; `through_ours`: skip them.
-    """
+    """None also if the nearest frame outside of torch is ours, unless `through_ours`."""
     torch_function = ""
     while frame is not None:
         file = frame.f_code.co_filename

@@ -1,34 +1,16 @@
 """Measures when each step finished on the device, and how long its phases took, without waiting.
 
 A timestamp is recorded after every step: host time on a CPU, an event on the current stream on a
-GPU. Events are read some steps later, once the device has passed them. Nothing here waits for the
-device.
+GPU. There the ends of steps are chained: each is the one before plus the time between their events.
+The chain is tied to the host's clock once, and kept within causality: a step ends after the host
+began to enqueue it, and before its last event was seen as done.
 
-On a GPU the ends of steps are chained. Each end is the one before plus the time between their
-events, so rates are the device's own. The chain is tied to the host's clock once, before the first
-step. It is kept within causality: a step ends after the host began to enqueue it, and before its
-last event was seen as done.
+A phase is of one half: preparing a batch, or training on it. An iteration that begins with
+preparing trains on what it prepares. Any other trains on what the iteration before has prepared.
 
-The clock gets the phases, each with its half: preparing a batch, or training on it. A phase lasts
-until the next mark or the end of the step. A mark with no phase's name ends a phase only. An
-iteration that begins with preparing trains on what it prepares. Any other trains on what the
-iteration before has prepared.
-
-Phases are measured in two iterations of each 100 ms, and are None in the others. On two streams
-these two hold both halves of one step. In them `mark` records a timestamp at each call. In the
-others it only appends the name, without a line of Python: between the calls of a step the
-interpreter's caches are cold, and short steps feel any work there. What can wait is done later, for
-many steps at once.
-
-Sometimes only what follows shows whether a step is over. Then `split` notes where it may have
-ended. `end_at_split` ends it there, and later marks belong to the next iteration. `join` undoes the
-split.
-
-Whoever ends an iteration may hand over further values of its step, by their names in
-`gpudash.metrics`.
-
-Collectives run on streams of their own, beside the phases. In one measured iteration of each half
-second, whoever calls them records timestamps at their begins and ends, and hands them to `end`.
+Phases are measured in two iterations of each 100 ms, which on two streams hold both halves of one
+step. In the others `mark` only appends the name, without a line of Python: between the calls of a
+step the interpreter's caches are cold, and short steps feel any work there.
 """
 
 import math
@@ -193,19 +175,13 @@ class Clock(Generic[TimestampT]):
 
     @property
     def phases(self) -> Iterable[str]:
-        """The names of the phases."""
         return self._lanes.keys()
 
     @property
     def enqueued(self) -> int:
-        """Iterations that were not finished at the last call of `finished`."""
         return len(self._iterations)
 
     def begin(self) -> Mark:
-        """Begin an iteration; return the function that marks its phases.
-
-        An iteration in progress keeps its begin, and loses its marks.
-        """
         if self._is_broken or not self._is_begun:
             self.began_s, self._is_begun = self._now(), True
         if self._is_broken:
@@ -226,7 +202,7 @@ class Clock(Generic[TimestampT]):
         return self._marker()
 
     def split(self) -> Mark:
-        """Note that the step may have ended here; return the function that marks from now on."""
+        """Note that the step may have ended here, as only what follows shows."""
         now = self._now()
         self._split = _Split(
             end=self._timestamps.record(),
@@ -245,7 +221,6 @@ class Clock(Generic[TimestampT]):
         return self._marker()
 
     def join(self) -> Mark:
-        """Undo the split, as the iteration went on; return the function that marks from now on."""
         split, self._split = self._split, None
         assert split is not None
         self._timestamps.release(split.end)
@@ -269,10 +244,7 @@ class Clock(Generic[TimestampT]):
         collectives: Borders[TimestampT] = (),
         values: Mapping[str, float] = NOTHING,
     ) -> Mark:
-        """End the iteration where it was split; the next one began there.
-
-        The arguments are those of `end`. Return the function that marks the next iteration.
-        """
+        """End the iteration where it was split; later marks belong to the next one."""
         called_s = self._now()
         split, self._split = self._split, None
         assert split is not None
@@ -308,7 +280,6 @@ class Clock(Generic[TimestampT]):
         return self._marker()
 
     def _drop_recorded(self) -> None:
-        """Stop measuring the phases of the iteration in progress: not all marks were recorded."""
         self._timestamps.release(*self._recorded)
         self._recorded, self._measured, self.times_collectives = [], False, False
 
@@ -316,13 +287,11 @@ class Clock(Generic[TimestampT]):
         self.times_collectives = self._measured and self.began_s >= self._collectives_due_s
 
     def _timed(self, collectives: Borders[TimestampT]) -> Borders[TimestampT]:
-        """Return the borders of an iteration that was to record them."""
         if collectives is None or collectives:
             self._collectives_due_s = self.began_s + self._collectives_every_s
         return collectives
 
     def _marker(self) -> Mark:
-        """Return the function that marks the phases of the iteration in progress."""
         mark, then = self._mark if self._measured else self._names.append, self.at_marks
         if then is None:
             return mark
@@ -334,24 +303,19 @@ class Clock(Generic[TimestampT]):
         return marked
 
     def _mark(self, name: str, /) -> None:
-        """End the phase in progress on the current stream, and begin the named one."""
         called_s = perf_counter()
         self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
 
     def timestamp(self) -> TimestampT:
-        """Return a timestamp on the current stream, for the begin or end of a collective."""
         called_s = perf_counter()
         timestamp = self._timestamps.record()
         self.spent_s += perf_counter() - called_s
         return timestamp
 
     def rename(self, name: str) -> None:
-        """Rename the phase in progress, where only its end shows what it was.
-
-        It is one with the phase before if that has the name.
-        """
+        """Rename the phase in progress, where only its end shows what it was."""
         names = self._names
         if names[-2:-1] == [name]:
             names.pop()
@@ -363,7 +327,7 @@ class Clock(Generic[TimestampT]):
             self.at_renames(name)
 
     def interrupt(self) -> None:
-        """Note a break: the next step's time starts at its own begin."""
+        """Have the next step's time start at its own begin."""
         self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
         self.look.interrupt()
 
@@ -378,13 +342,10 @@ class Clock(Generic[TimestampT]):
         collectives: Borders[TimestampT] = (),
         values: Mapping[str, float] = NOTHING,
     ) -> None:
-        """End the iteration, in which the host waited `data_s` seconds for its batch.
+        """End the iteration, in which the host waited `data_s` for its batch.
 
-        It trained `step` on `samples` samples with `tokens` tokens. `loss` is a scalar tensor, or
-        None if no loss is to be shown. `step` is None if the iteration only prepared a batch.
-        `count` steps timed together, of which `step` is the last, get an equal part of the time.
-        `collectives` are recorded where `times_collectives` says so, and ignored elsewhere.
-        `values` are further values of one of the steps, by metric.
+        `step` is None if the iteration only prepared a batch. If `count` steps were timed together,
+        `step` is the last of them, and they get equal parts of the time.
         """
         ended_s, self._is_begun = self._now(), False
         self._iterations.append(
@@ -430,12 +391,10 @@ class Clock(Generic[TimestampT]):
         self._iterations.append(untimed)
 
     def counted(self) -> list[UntimedSteps]:
-        """Return the steps that were only counted, as of the last call of `finished`."""
         counted, self._untimed = self._untimed, []
         return counted
 
     def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
-        """Return the steps finished since the last call, with their losses. It never waits."""
         called_s, enqueued = perf_counter(), self.enqueued
         now = self._now()
         done, self._first = self._first, []
@@ -461,10 +420,6 @@ class Clock(Generic[TimestampT]):
         return done
 
     def _halves(self, iteration: _Iteration[TimestampT]) -> _Halves[TimestampT]:
-        """Return both halves of the iteration's step; the first may be of the iteration before.
-
-        Keep what this iteration has prepared for the next one.
-        """
         spans: dict[str, Spans[TimestampT]] = {"prepare": [], "train": []}
         if iteration.timestamps:
             ends = [*iteration.timestamps[1:], iteration.end]
@@ -532,7 +487,6 @@ class Clock(Generic[TimestampT]):
         return record
 
     def _time_collectives(self, iteration: _Iteration[TimestampT], end: TimestampT) -> None:
-        """Read the times of the iteration's collectives, if they were recorded."""
         calls, segment = iteration.collectives, iteration.segment
         if calls is None or segment != self._collectives_of:
             self.collective_times, self._collectives_of = None, segment
@@ -558,11 +512,6 @@ class Clock(Generic[TimestampT]):
     def _add_phases(
         self, values: dict[str, float], halves: _Halves[TimestampT]
     ) -> dict[str, tuple[float, ...]]:
-        """Add what timestamps within the step tell; return the parts of phases that were cut.
-
-        A phase that came more than once is summed. A phase that was marked again while it lasted
-        was cut there.
-        """
         parts_ms: dict[str, tuple[float, ...]] = {}
         measured, busy_ms = set(), 0.0
         for name, of_name in groupby([*halves.prepare, *halves.train], itemgetter(0)):
@@ -581,7 +530,6 @@ class Clock(Generic[TimestampT]):
         return parts_ms
 
     def _overlap_ms(self, halves: _Halves[TimestampT]) -> float | None:
-        """Return how long the first half ran during the second half of the step before."""
         if not halves.ahead or not self._trained:
             return None
         ended = self._trained[-1][2]

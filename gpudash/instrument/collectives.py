@@ -1,8 +1,4 @@
-"""Data and times of the collectives of a step, and what the links between the ranks carry.
-
-A wait ends when the collective that it is for has ended. What follows in the same phase, such as
-the copy of gathered shards to their places, is no wait for other processes.
-"""
+"""Data and times of the collectives of a step, and what the links between the ranks carry."""
 
 import time
 from bisect import bisect_right
@@ -49,7 +45,6 @@ class Collectives(NamedTuple):
     """The part of it in which the computation waits; None in DDP, where a phase tells it."""
 
     def values(self) -> dict[str, float]:
-        """Return what is known by metric."""
         found = {
             "collective_mib": self.mib,
             "collective_ms": self.ms,
@@ -60,22 +55,18 @@ class Collectives(NamedTuple):
 
 
 def all_gathered(shard_bytes: float, ranks: int) -> Moved:
-    """Return what an all-gather moves to which each rank adds a shard."""
     return Moved(shard_bytes / MIB, (ranks - 1) * shard_bytes / MIB)
 
 
 def reduce_scattered(whole_bytes: float, ranks: int) -> Moved:
-    """Return what a reduce-scatter moves to which each rank adds the whole."""
     return Moved(whole_bytes / MIB, (ranks - 1) / ranks * whole_bytes / MIB)
 
 
 def all_reduced(whole_bytes: float, ranks: int) -> Moved:
-    """Return what an all-reduce moves."""
     return Moved(whole_bytes / MIB, 2 * (ranks - 1) / ranks * whole_bytes / MIB)
 
 
 def together(moved: Iterable[Moved | None]) -> Moved | None:
-    """Return the sum; None if one is not known."""
     mib = bus_mib = 0.0
     for one in moved:
         if one is None:
@@ -85,7 +76,7 @@ def together(moved: Iterable[Moved | None]) -> Moved | None:
 
 
 def collectives_of(module: DistributedDataParallel) -> Collectives:
-    """Return the newest collectives of a pass that synchronises gradients; takes 10 µs."""
+    """Return those of the newest pass that synchronises gradients; takes 10 µs."""
     logged: dict[str, Any] = module._get_ddp_logging_data()  # type: ignore[no-untyped-call]  # noqa: SLF001  # documented
     ms = (logged.get("backward_comm_time") or 0) / 1e6 or None
     moved = _moved(module, logged)
@@ -93,7 +84,6 @@ def collectives_of(module: DistributedDataParallel) -> Collectives:
 
 
 def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | None:
-    """Return what a pass moves; None for a communication hook that is not torch's own."""
     owner: str = ""
     group: Any = module.process_group
     with suppress(AttributeError, TypeError, ValueError):  # private, and empty without a hook
@@ -106,7 +96,6 @@ def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | N
 
 
 def _sizes(logged: dict[str, Any]) -> list[int]:
-    """Return the sizes of the buckets in bytes."""
     sizes = str(logged.get("rebuilt_bucket_sizes") or logged.get("bucket_sizes") or "")
     return [int(size) for size in sizes.split(",") if size.strip()]
 
@@ -117,10 +106,7 @@ TIMES = 5
 
 
 def bus_gb_s(device: torch.device) -> float:
-    """Return the bus bandwidth in GB/s, as defined by nccl-tests: what each link carries one way.
-
-    All ranks must call it together.
-    """
+    """Return a link's bandwidth one way, as nccl-tests has it. All ranks must call it together."""
     count = distributed.get_world_size()
     values = torch.zeros(LARGE_MIB[device.type] << 18, device=device)
     best_s = min(_all_reduce_s(values) for _ in range(TIMES))
@@ -154,7 +140,7 @@ class CollectiveTimes(NamedTuple):
 
 
 def collective_times(collectives: Sequence[Span], phases: Iterable[Span]) -> CollectiveTimes:
-    """Return the times; `phases` are those in which the computation may wait."""
+    """`phases` are those in which the computation may wait."""
     ends = sorted(end for _, end in collectives)
     waits = []
     for begin, end in phases:
@@ -166,7 +152,6 @@ def collective_times(collectives: Sequence[Span], phases: Iterable[Span]) -> Col
 
 
 def _covered(spans: Iterable[Span]) -> float:
-    """Return the time that the spans cover, once where several do."""
     covered, until = 0.0, float("-inf")
     for begin, end in sorted(spans):
         covered += max(0.0, end - max(begin, until))

@@ -22,7 +22,6 @@ DRIVER = Path("/proc/driver/nvidia/version")
 
 
 def describe_device(device: torch.device) -> Device:
-    """Return the device as torch describes it; a GPU's UUID is in NVML's form."""
     if device.type == "cpu":
         threads = torch.get_num_threads()
         name = f"CPU, {threads} thread{'s' if threads > 1 else ''}"
@@ -37,12 +36,10 @@ def describe_device(device: torch.device) -> Device:
 
 
 def nvml_uuid(name: str, uuid: object) -> str:
-    """Return torch's `uuid` in NVML's form; `name` shows whether it is a MIG instance."""
     return f"{'MIG' if 'MIG' in name else 'GPU'}-{uuid}"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, torch, CUDA, cuDNN and driver, as far as present."""
     found = {"python": platform.python_version(), "torch": str(torch.__version__)}
     if torch.version.cuda:
         found["cuda"] = torch.version.cuda
@@ -55,7 +52,6 @@ def versions() -> dict[str, str]:
 
 
 def driver_version(text: str) -> dict[str, str]:
-    """Return the driver's version, in NVML's form, from the text of its version file."""
     found = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", text, re.MULTILINE)
     return {"driver": found[1]} if found else {}
 
@@ -74,7 +70,6 @@ class DeviceMemory(Struct, frozen=True, kw_only=True):
     """Most held by tensors at once since the last reset."""
 
     def values(self) -> dict[str, float]:
-        """Return what is known by metric."""
         found = {
             "mem_reserved_mib": self.reserved_mib,
             "mem_allocated_mib": self.allocated_mib,
@@ -87,7 +82,6 @@ UNKNOWN = DeviceMemory()
 
 
 def device_memory(device: torch.device) -> DeviceMemory:
-    """Return the allocator's statistics; all None on a CPU. It does not wait for the device."""
     if device.type != "cuda":
         return UNKNOWN
     try:
@@ -104,25 +98,22 @@ def device_memory(device: torch.device) -> DeviceMemory:
 
 
 def gpus_in_use() -> int:
-    """Return on how many GPUs this process has memory; one at least, as not all allocators tell."""
     devices = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
     return max(sum(bool(device_memory(one).reserved_mib) for one in devices), 1)
 
 
 def reset_peak(device: torch.device) -> None:
-    """Reset the peak. Do not use it in a user's script, which may read the peak itself."""
+    """Do not use it in a user's script, which may read the peak itself."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
 
 def give_back(device: torch.device) -> None:
-    """Return unused memory of the allocator to the device."""
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
 
 def capacity_mib(device: torch.device) -> float | None:
-    """Return the MiB that this process may hold: what it holds already, and free memory."""
     reserved_mib = device_memory(device).reserved_mib
     if reserved_mib is None:
         return None
@@ -148,9 +139,8 @@ WIDE = torch.complex128
 def measure(device: torch.device, copies: Sequence[int], steps: int) -> Pinning | None:
     """Return what a step's copies would cost; `copies` has the bytes of each copy in `steps` steps.
 
-    Batches of the same sizes are measured once in a process: it takes 0.1 s of the training's time.
-    Return None if there is too little memory. All memory is freed afterwards, except page-locked
-    memory in an older torch.
+    Takes 0.1 s of the training's time, once in a process for batches of the same sizes. None if
+    there is too little memory. Page-locked memory stays in an older torch.
     """
     sizes = tuple(sample(sorted(copies, reverse=True)[::steps]))  # steps may differ in their copies
     times = sum(copies) / steps / sum(sizes)
@@ -164,7 +154,6 @@ def measure(device: torch.device, copies: Sequence[int], steps: int) -> Pinning 
 
 
 def sample(copies: Sequence[int]) -> list[int]:
-    """Return the sizes to measure, in whole elements."""
     sizes, left = [], MOST_BYTES
     for size in copies:
         if left > 0:
@@ -175,10 +164,7 @@ def sample(copies: Sequence[int]) -> list[int]:
 
 @lru_cache(maxsize=16)
 def _measured(device: torch.device, sizes: tuple[int, ...]) -> tuple[list[float], ...]:
-    """Return the ms of each run: pinning on the training thread, on a loader's, and the copy.
-
-    Raises OSError or RuntimeError if there is too little memory.
-    """
+    """Return the ms of each run: pinning on the training thread, on a loader's, and the copy."""
     free_bytes, _ = torch.cuda.mem_get_info(device)
     if FREE_TIMES * sum(sizes) > free_bytes:
         raise RuntimeError("it would leave the script too little memory")
@@ -206,7 +192,6 @@ def _runs_ms(device: torch.device, sizes: tuple[int, ...]) -> tuple[list[float],
 
 
 def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
-    """Return ms to copy what another process wrote: resident, but not mapped here yet."""
     batch = torch.split(_shared(file), [each.numel() for each in locked])
     pairs = [
         pair
@@ -217,7 +202,6 @@ def _by_one_thread_ms(locked: list[Tensor], file: int) -> float:
 
 
 def _shared(file: int) -> Tensor:
-    """Return the file's memory in a new mapping."""
     return torch.frombuffer(mmap.mmap(file, 0), dtype=torch.uint8)
 
 
@@ -226,7 +210,6 @@ def _pieces(memory: Tensor) -> tuple[Tensor, ...]:
 
 
 def _to_device_ms(locked: list[Tensor], device: torch.device) -> list[float]:
-    """Return the runs' ms to copy a batch to the device, waiting for each tensor."""
     pool = torch.cuda.MemPool()
     with torch.cuda.device(device), torch.cuda.use_mem_pool(pool):
         held = [torch.empty(len(each), dtype=torch.uint8, device=device) for each in locked]
@@ -246,7 +229,6 @@ def _ms(run: Callable[[], object]) -> float:
 
 
 def _give_back() -> None:
-    """Unlock the page-locked memory that torch caches."""
     accelerator = getattr(torch, "accelerator", None)  # both are missing in an older torch
     empty = getattr(accelerator, "empty_host_cache", None)
     if empty is not None:

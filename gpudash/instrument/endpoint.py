@@ -1,7 +1,6 @@
 """The Unix socket where a dashboard connects to a training process.
 
-It serves one dashboard at a time, of the same user. In a user's script nothing waits for it. A
-dashboard that reads too slowly is disconnected, and may connect again. A script may close all
+A dashboard that reads too slowly is disconnected, and may connect again. A script may close all
 descriptors and open its own files in their place: those are never read, written or closed here.
 """
 
@@ -55,7 +54,6 @@ class SocketLine:
         """Whether the dashboard is gone."""
 
     def send(self, event: Sent) -> None:
-        """Send the event; what the socket does not take now is kept."""
         if self._is_lost():
             return
         try:
@@ -66,7 +64,6 @@ class SocketLine:
             self.close()
 
     def read(self) -> list[Told]:
-        """Return the commands that have arrived; an invalid one ends the connection."""
         if self._is_lost():
             return []
         try:
@@ -76,12 +73,10 @@ class SocketLine:
             return []
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until a command has arrived, or until the timeout."""
         if not self._is_lost():
             self._commands.wait(timeout_s)
 
     def close(self) -> None:
-        """Close the connection."""
         self.gone = True
         self._connection.close()
 
@@ -95,7 +90,7 @@ class Endpoint:
     """The socket that dashboards connect to."""
 
     def __init__(self, path: Path) -> None:
-        """Listen at the path, which appears once connecting works. Raises OSError."""
+        """Have the path appear once connecting works. Raises OSError."""
         self._path = path
         self._is_over = False
         self._listening = self._listen()
@@ -116,7 +111,6 @@ class Endpoint:
         return _Owned(listening)
 
     def accept(self) -> socket.socket | None:
-        """Return a new connection of this user's; None if there is none."""
         try:
             if not self._listening.is_open:
                 self._listening.close()
@@ -133,10 +127,7 @@ class Endpoint:
         return connection
 
     def wait(self) -> socket.socket:
-        """Wait without limit for a connection of this user's, and return it.
-
-        Raises OSError once `end` was called.
-        """
+        """May raise OSError, once `end` was called on another thread."""
         while not self._is_over:
             arrived = select.poll()  # anew: the script may have closed what was listened at
             arrived.register(self._listening.socket, select.POLLIN)
@@ -147,7 +138,6 @@ class Endpoint:
         raise OSError("it listens no more")
 
     def end(self) -> None:
-        """Have `wait` return on its thread, and remove the path."""
         self._is_over = True
         with contextlib.suppress(OSError):
             self._listening.socket.shutdown(socket.SHUT_RDWR)  # wakes who waits; `close` does not
@@ -155,13 +145,11 @@ class Endpoint:
             self._path.unlink()
 
     def close(self) -> None:
-        """Stop listening, and remove the path."""
         self.forget()
         with contextlib.suppress(OSError):
             self._path.unlink()
 
     def forget(self) -> None:
-        """Close the inherited socket in a forked child, while the parent keeps listening."""
         self._listening.close()
 
 
@@ -174,7 +162,6 @@ class Descriptor:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the descriptor still refers to the same file."""
         return _file_at(self._fd) == self._file
 
 

@@ -1,11 +1,9 @@
 """Counts the model flops of one step from the shapes of its operators' arguments.
 
-A dispatch mode sees each operator below autograd and autocast, runs it unchanged, and adds the
-flops of torch's own formula. torch's `FlopCounterMode` would also hook all modules, and would not
-see Triton kernels without a formula.
-
-On a GPU the backward pass runs on autograd's thread. Its operators are seen too: the mode is part
-of `at::ThreadLocalState`, which autograd's thread takes from the graph task.
+A dispatch mode sees each operator below autograd and autocast, and adds the flops of torch's own
+formula. torch's `FlopCounterMode` would also hook all modules, and would not see Triton kernels
+without a formula. The mode is part of `at::ThreadLocalState`, which autograd's thread takes from
+the graph task, so the backward pass on a GPU is seen too.
 """
 
 import math
@@ -43,10 +41,9 @@ class FlopCounter:
         self._counted = 0
 
     def flops(self) -> Flops | None:
-        """Return the step's flops; None without a counted product, as in a CUDA graph's replay.
+        """None without a counted product, as in a CUDA graph's replay.
 
-        `covered_pct` is the share of calls with a formula among those that multiply matrices,
-        convolve or attend. The user's own kernels have no formula. Each counts as one such call.
+        Each of the user's own kernels counts as a call without a formula in `covered_pct`.
         Recomputation, as in checkpointing, counts again.
         """
         if not self._counted:
@@ -62,16 +59,13 @@ class FlopCounter:
         )
 
     def mark(self, phase: str) -> None:
-        """Begin a phase."""
         self._names.append(phase)
         self._flop.append(0)
 
     def rename(self, phase: str) -> None:
-        """Rename the phase in progress, where only its end shows what it was."""
         self._names[-1] = phase
 
     def add(self, operator: Any, args: Any, kwargs: Any, out: Any) -> None:
-        """Count an operator that has run."""
         packet = getattr(operator, "_overloadpacket", operator)
         formula = flop_registry.get(packet)
         if formula is None and not multiplies(str(packet)):
@@ -86,7 +80,6 @@ class FlopCounter:
 
 
 def multiplies(operator: str) -> bool:
-    """Return whether an operator, by a name such as `aten.mm`, has a matrix product in it."""
     namespace, _, name = operator.rpartition(".")
     if namespace not in OWN:
         return True
@@ -104,7 +97,6 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        """Run compiled code unchanged, where torch would raise."""
         return True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -121,18 +113,15 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
 
 
 def anything_compiled() -> bool:
-    """Return whether torch.compile has made a graph in this process."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return bool(counters.get("stats", {}).get("unique_graphs", 0))
 
 
 @contextmanager
 def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[FlopCounter]:
-    """Count one step inside the block, on the thread that trains; read the counter afterwards.
+    """Count nothing while a CUDA graph is captured, or if the step is `compiled`.
 
-    Nothing is counted while a CUDA graph is captured, or if the step is `compiled`: torch refuses
-    to run compiled code under a mode. With None, a process in which anything was compiled counts as
-    compiled.
+    None: it is compiled if anything in the process is. torch runs no compiled code under a mode.
     """
     counter = FlopCounter()
     if compiled is None:
@@ -163,11 +152,9 @@ CPU_BUDGET_S = 0.05
 
 
 def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callable[[], Peak | None]:
-    """Begin to measure an idle device; return a function that waits for it and returns its peak.
+    """Begin on an idle device; the function returned waits for it. Until then the host is free.
 
-    The peak has those of the precisions that the device supports. It is None if there is too little
-    free memory. Until the call the host is free. All memory is freed afterwards, but torch's peak
-    of allocated memory includes it.
+    It returns None if there is too little memory. torch's peak of memory includes what was used.
     """
     wanted = [name for name in PRECISIONS if name in precisions]
     try:
@@ -186,7 +173,6 @@ def begin_measuring(device: torch.device, precisions: Collection[str]) -> Callab
 
 
 def side(precision: str, room_bytes: int) -> int | None:
-    """Return the side of three square matrices that fit; None if even small ones do not."""
     dtype, fitting = PRECISIONS[precision]
     while fitting >= SMALLEST_SIDE:
         if 3 * fitting**2 * dtype.itemsize <= room_bytes:
@@ -197,11 +183,7 @@ def side(precision: str, room_bytes: int) -> int | None:
 
 @contextmanager
 def multiplying(precision: str) -> Iterator[None]:
-    """Multiply float32 matrices in `fp32` or `tf32` inside the block.
-
-    PyTorch has two interfaces. The older one is used unless the script has used the newer one:
-    after a write through the newer one, reads through the older one raise.
-    """
+    """Use torch's older interface if it works; it raises once the script has used the newer one."""
     backends: Any = torch.backends
     places: list[Any] = []
     if has_newer_precision():
@@ -275,7 +257,6 @@ def _in_room(room: Tensor, wanted: list[str]) -> Callable[[], Peak]:
 
 
 def _timed(device: torch.device, run: Callable[[], Tensor]) -> list[torch.Event]:
-    """Enqueue the runs, with an event before, between and after them."""
     events = [torch.Event(device, enable_timing=True) for _ in range(REPEATS + 1)]
     events[0].record()
     for event in events[1:]:

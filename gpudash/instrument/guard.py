@@ -1,9 +1,9 @@
-"""Keeps gpudash out of the script's way.
+"""Keeps gpudash out of the script's way: no failure of ours reaches it, no frame its tracebacks.
 
-No failure of ours reaches the script, and no frame of ours its tracebacks. What its signal handlers
-raise inside our code does reach it: `KeyboardInterrupt` and `SystemExit` pass `except Exception`
-anyway, but a handler may raise any other exception. A forked child never destroys CUDA objects that
-it inherits: freeing a CUDA event aborts its process, and a DataLoader's worker is such a child.
+What its signal handlers raise inside our code does reach it: `KeyboardInterrupt` and `SystemExit`
+pass `except Exception` anyway, but a handler may raise any other exception. A forked child never
+destroys CUDA objects that it inherits: freeing a CUDA event aborts its process, and a DataLoader's
+worker is such a child.
 """
 
 import ctypes
@@ -21,8 +21,7 @@ from .patching import uncompiled
 class Fails(Protocol):
     """The class whose methods are event handlers."""
 
-    def fail(self, what: str, error: BaseException) -> None:
-        """Note that a handler has failed."""
+    def fail(self, what: str, error: BaseException) -> None: ...
 
 
 FailsT = TypeVar("FailsT", bound=Fails)
@@ -31,8 +30,6 @@ Event: TypeAlias = Callable[Concatenate[FailsT, P], bool]
 
 
 def event(what: str) -> Callable[[Event[FailsT, P]], Event[FailsT, P]]:
-    """Make a method the handler of an event. A failure in it is passed to `fail`."""
-
     def decorate(method: Event[FailsT, P]) -> Event[FailsT, P]:
         @wraps(method)
         def guarded(self: FailsT, *args: Any) -> bool:  # without names, which would take time
@@ -50,7 +47,6 @@ def event(what: str) -> Callable[[Event[FailsT, P]], Event[FailsT, P]]:
 
 
 def is_from_handler(error: BaseException) -> bool:
-    """Return whether a signal handler raised the exception, and not our own code."""
     handlers = {_code(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     traceback = error.__traceback__
     while traceback is not None:
@@ -61,7 +57,6 @@ def is_from_handler(error: BaseException) -> bool:
 
 
 def _code(handler: Any) -> CodeType | None:
-    """Return the code of a function, a method or a callable object."""
     if not hasattr(handler, "__code__") and callable(handler):
         handler = type(handler).__call__
     return getattr(handler, "__code__", None)
@@ -71,7 +66,7 @@ OURS = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 def without_ours(error: BaseException) -> None:
-    """Remove our outermost frames from an exception's traceback; a bare `raise` adds none again."""
+    """Call it where a bare `raise` follows, which adds none of our frames again."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next

@@ -1,16 +1,12 @@
 """Detects when the last gradient of a backward pass is computed, and three moments before.
 
-In DistributedDataParallel, the rest of the pass is exposed communication: its last collective
-begins with that gradient, and nothing is left to compute beside it. Watching all parameters for one
-pass shows whose gradient comes last. From then on that parameter alone gets a hook, which runs
-before the collective. In a model with branches the last one varies. So several are known, and only
-the end of the pass shows whether the newest of them was the last.
+In DistributedDataParallel the last collective begins with that gradient, so the rest of the pass
+is exposed communication. Watching all parameters for one pass shows whose gradient comes last. From
+then on that parameter alone gets a hook. In a model with branches there are several such. Three
+more gradients cut the pass into parts, at the same parameters in all processes: a slow process
+shows in the part in which it is slow, before the others wait for it.
 
-Three more gradients cut the pass into parts. All processes cut at the same parameters. A slow
-process shows in the part in which it is slow, before the others wait for it.
-
-All hooks are removed after the pass: between passes nothing of ours is on a parameter to be
-pickled, copied, compiled or kept alive.
+Between passes nothing of ours is on a parameter to be pickled, copied, compiled or kept alive.
 """
 
 import sys
@@ -34,10 +30,9 @@ PARTS = 4
 
 
 class LastGradient:
-    """Calls `on_last` in a backward pass, on autograd's thread, when the last gradient is computed.
+    """Calls `on_last` on autograd's thread, where the newest call in a pass counts.
 
-    `on_last` may be called more than once in a pass: the newest call counts. `on_part` is called at
-    the end of each part of a pass. Neither must raise.
+    `on_part` is called at the end of each part of a pass. Neither must raise.
     """
 
     def __init__(
@@ -68,11 +63,9 @@ class LastGradient:
 
     @property
     def has_given_up(self) -> bool:
-        """Whether to give up, because gradients never come to these parameters."""
         return self._misses >= TRIES
 
     def begin(self) -> None:
-        """Note that a backward pass begins; the forward pass is over."""
         self._detach()
         self._newest = self._reported = None
         if self.has_given_up or _traces_hooks():
@@ -95,7 +88,7 @@ class LastGradient:
                 self._handles.append(parameter.register_hook(note))  # type: ignore[no-untyped-call]  # in torch
 
     def end(self) -> bool:
-        """Note the end of the pass; return whether the newest `on_last` was for the last one."""
+        """Return whether the newest `on_last` was for the last gradient."""
         self._detach()
         if self._is_watching:
             self._is_watching = False
@@ -108,7 +101,6 @@ class LastGradient:
         return self._reported is not None
 
     def _learn(self, newest: int | None) -> None:
-        """Learn whose gradient was the last in a pass with all parameters watched."""
         self._misses = self._misses + 1 if newest is None else 0
         if newest is None or newest in self._known:  # another module's pass says nothing new
             self._patience = min(2 * self._patience, WATCH_EVERY)
@@ -123,7 +115,6 @@ class LastGradient:
         self._until_watch = WATCH_EVERY if self._known else 0
 
     def _parameters(self) -> list[Tensor]:
-        """Return the parameters that a backward pass may reach."""
         module = self._module()
         parameters = () if module is None else nn.Module.parameters(module)
         return [one for one in parameters if one.requires_grad and one.is_leaf]
@@ -153,14 +144,12 @@ class LastGradient:
 
 
 def _cuts(parameters: Sequence[Tensor]) -> list[Tensor]:
-    """Return the parameters that cut a pass into parts, by their order in the module."""
     if len(parameters) < PARTS:
         return []
     return [parameters[len(parameters) * part // PARTS] for part in range(1, PARTS)]
 
 
 def _traces_hooks() -> bool:
-    """Return whether the compiler would trace the hooks, and so compile the backward pass again."""
     compiled: Any = sys.modules.get("torch._dynamo.compiled_autograd")
     config: Any = sys.modules.get("torch._dynamo.config")
     return getattr(compiled, "compiled_autograd_enabled", False) or getattr(

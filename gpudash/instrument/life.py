@@ -15,14 +15,12 @@ class Life:
     """Holds the newest state of the training, and sends every change of it."""
 
     def __init__(self, state: State, send: Callable[[Sent], None]) -> None:
-        """Begin with the first state, which is sent too."""
         self.send = send
         self.state = state
         """The newest state that was sent."""
         send(state)
 
     def turn(self, at_s: float, *, answers: tuple[int, ...] = (), **changes: Any) -> None:
-        """Send the state with these fields changed, which may answer commands."""
         self.state = replace(self.state, at_s=at_s, answers=answers, **changes)
         self.send(self.state)
 
@@ -34,7 +32,6 @@ class Life:
         answers: tuple[int, ...] = (),
         **changes: Any,
     ) -> None:
-        """Send that no further step is started; a second time, since when."""
         if self.state.why == why:
             self.turn(self.state.at_s, answers=answers)
         else:
@@ -42,6 +39,5 @@ class Life:
             self.turn(at_s, answers=answers, **changes)
 
     def resume(self, at_s: float, answers: tuple[int, ...] = ()) -> None:
-        """Send that the training goes on, also if it was not paused."""
         since_s = self.state.at_s if self.state.phase == "training" else at_s
         self.turn(since_s, phase="training", why=None, answers=answers)

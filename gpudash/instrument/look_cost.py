@@ -20,7 +20,7 @@ class LookCost:
         self._longer_ms: deque[float] = deque(maxlen=COMPARED)
 
     def take(self, step_ms: float, count: int) -> None:
-        """Add a step that was measured in full, or the mean of `count` steps timed together."""
+        """`step_ms` is the mean of `count` steps timed together."""
         if count > 1:
             self._counted_ms = step_ms
         elif self._counted_ms is not None:
@@ -28,10 +28,9 @@ class LookCost:
             self._counted_ms = None
 
     def interrupt(self) -> None:
-        """Note that the steps that follow may be others."""
         self._counted_ms = None
 
     @property
     def ms(self) -> float:
-        """Return what a look costs; 0 while that is not known."""
+        """0 while it is not known."""
         return max(median(self._longer_ms), 0.0) if len(self._longer_ms) >= FEWEST else 0.0

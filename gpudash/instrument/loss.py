@@ -1,8 +1,4 @@
-"""Reads the newest loss without making the training wait.
-
-The step of the loss is finished, so a copy on another stream can run at once. A later call returns
-the value.
-"""
+"""Reads the newest loss without making the training wait: the loss of a step that is finished."""
 
 from typing import Any, Protocol
 
@@ -11,7 +7,7 @@ from torch import Tensor
 
 
 def readable(value: Any) -> Tensor | None:
-    """Return the value as a detached scalar; None if it is no real number that can be copied."""
+    """None if the value is no real scalar that can be copied."""
     if not isinstance(value, Tensor) or value.numel() != 1:
         return None
     if not value.is_floating_point() or value.layout != torch.strided or value.is_meta:
@@ -23,14 +19,13 @@ class LossReader(Protocol):
     """Reads one loss at a time."""
 
     def request(self, step: int, loss: Tensor) -> None:
-        """Start reading the scalar loss of a finished step; ignored while another is being read."""
+        """Ignored while another loss is being read."""
 
     def newest(self) -> tuple[int, float] | None:
-        """Return the step and its loss if one has arrived since the last call."""
+        """None if no loss has arrived since the last call."""
 
     @property
-    def is_reading(self) -> bool:
-        """Whether a requested loss has not arrived."""
+    def is_reading(self) -> bool: ...
 
 
 class HostLoss:
@@ -40,17 +35,14 @@ class HostLoss:
         self._newest: tuple[int, float] | None = None
 
     def request(self, step: int, loss: Tensor) -> None:
-        """Read the loss."""
         self._newest = step, float(loss)
 
     def newest(self) -> tuple[int, float] | None:
-        """Return the loss once."""
         newest, self._newest = self._newest, None
         return newest
 
     @property
     def is_reading(self) -> bool:
-        """Return False: a loss arrives at once."""
         return False
 
 
@@ -65,7 +57,6 @@ class DeviceLoss:
         self._asked: tuple[int, Tensor] | None = None  # keeps the tensor alive during the copy
 
     def request(self, step: int, loss: Tensor) -> None:
-        """Start the copy."""
         if self._asked is not None:
             return
         self._asked = step, loss
@@ -74,7 +65,6 @@ class DeviceLoss:
             self._done = self._stream.record_event()
 
     def newest(self) -> tuple[int, float] | None:
-        """Return the loss once its copy is done."""
         if self._asked is None or self.is_reading:
             return None
         step, _ = self._asked
@@ -83,5 +73,4 @@ class DeviceLoss:
 
     @property
     def is_reading(self) -> bool:
-        """Whether the copy is not done."""
         return self._done is not None and not self._done.query()  # type: ignore[no-untyped-call]  # in torch

@@ -1,7 +1,4 @@
-"""Records which lines allocate device memory, for a few steps on request.
-
-It is off otherwise, as the stack of each allocation takes some microseconds.
-"""
+"""Records which lines allocate device memory, for a few steps on request: a stack takes some µs."""
 
 import sys
 import time
@@ -45,7 +42,6 @@ class MemoryHistory:
     def __init__(
         self, device: torch.device, owned: Callable[[], Owned], send: Callable[[Event], None]
     ) -> None:
-        """`owned` returns the modules and the optimizers whose tensors are named as such."""
         self._device = device
         self._owned = owned
         self._send = send
@@ -55,7 +51,6 @@ class MemoryHistory:
 
     @property
     def is_on(self) -> bool:
-        """Whether allocations are being recorded."""
         return self._last_step is not None
 
     def ask(self, command: Memory, step: int) -> None:
@@ -73,7 +68,6 @@ class MemoryHistory:
             self._begin(last_step)
 
     def turn(self, step: int) -> bool:
-        """End the recording if its last step is over; return whether it ended."""
         if self._last_step is None or step < self._last_step:
             return False
         if self._asked:
@@ -83,7 +77,7 @@ class MemoryHistory:
         return True
 
     def report(self) -> MemoryOwners | None:
-        """Send and return what was recorded, and stop recording; None if it is off or fails."""
+        """Send what was recorded, and stop recording; None if it is off or fails."""
         if not self.is_on:
             return None
         try:
@@ -96,10 +90,7 @@ class MemoryHistory:
         return owners
 
     def ran_out(self, asked_bytes: int) -> None:
-        """Note what is held while a request for memory fails, on the same thread. It never raises.
-
-        The script may survive the failure: cuDNN tries workspaces that do not fit.
-        """
+        """Note what is held; the script may survive, as cuDNN tries workspaces that do not fit."""
         if self._shortage is not None and time.monotonic() < self._shortage.at_s + SHORTAGE_EVERY_S:
             return
         with suppress(Exception):  # torch's private interface, inside a call of the script's
@@ -108,12 +99,10 @@ class MemoryHistory:
             self._shortage = replace(held, answers=())
 
     def report_shortage(self) -> None:
-        """Report what was held if memory ran out just now: the training ends."""
         if self._shortage is not None and time.monotonic() < self._shortage.at_s + END_S:
             self._send(self._shortage)
 
     def stop(self, why: str) -> None:
-        """Stop recording; `why` is the refusal of open requests."""
         asked = self._end()
         if asked:
             self._refuse(asked, why)
@@ -155,7 +144,6 @@ class MemoryHistory:
 
 
 def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
-    """Call `ran_out` with the bytes of each failed request, for the rest of the process."""
     if device.type == "cuda":
         with suppress(Exception):  # an older torch
             attach = torch._C._cuda_attach_out_of_memory_observer  # type: ignore[attr-defined]  # noqa: SLF001  # no public name
@@ -163,7 +151,6 @@ def observe(device: torch.device, ran_out: Callable[[int], None]) -> None:
 
 
 def _stack() -> list[dict[str, Any]]:
-    """Return the current Python stack in a snapshot's format."""
     here = sys._getframe()  # noqa: SLF001  # Python versions differ in the frames left out without it
     return [
         {"filename": frame.f_code.co_filename, "line": line, "name": frame.f_code.co_name}
@@ -172,7 +159,6 @@ def _stack() -> list[dict[str, Any]]:
 
 
 def uses(modules: Iterable[nn.Module], optimizers: Iterable[Optimizer]) -> dict[int, MemoryUse]:
-    """Return by address what memory is used for."""
     found: dict[int, MemoryUse] = {}
     for optimizer in optimizers:
         found |= dict.fromkeys(_addresses(kept_by(optimizer)), "optimizer state")

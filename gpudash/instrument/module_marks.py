@@ -1,7 +1,6 @@
 """Marks in a trace which module is being called, for a few steps.
 
-It uses hooks that return nothing, so no number changes. Compiled modules are not marked: a hook
-would make torch compile them again, and their kernels belong to no single module.
+Compiled modules are not marked: a hook would make torch compile them again.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,7 +28,6 @@ class ModuleMarks:
         self._names: dict[int, str] = {}
 
     def start(self) -> None:
-        """Start marking calls."""
         from .flops import anything_compiled  # noqa: PLC0415  # slow
 
         if anything_compiled():
@@ -45,7 +43,6 @@ class ModuleMarks:
                     self._handles.append(module.register_forward_hook(end, always_call=True))
 
     def stop(self) -> None:
-        """Stop marking calls. Calling it again does nothing."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

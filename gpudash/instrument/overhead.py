@@ -1,7 +1,4 @@
-"""Measures what the clock costs each step, in a training that does nothing else.
-
-Reports and commands, which come some times a second, are not included.
-"""
+"""Measures what the clock costs each step, in a training that does nothing else."""
 
 import math
 import statistics
@@ -19,7 +16,7 @@ PHASES = tuple(Phase(name=name, label=name, lane="train") for name in MARKS[:-1]
 
 
 def instruments_us(device: torch.device) -> tuple[float, float]:
-    """Return the host's microseconds a step, without and with phases measured."""
+    """Return the cost without and with phases measured."""
     return (
         statistics.median(_step_us(device, math.inf) for _ in range(REPEATS)),
         statistics.median(_step_us(device, 0.0) for _ in range(REPEATS)),

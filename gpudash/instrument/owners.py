@@ -1,7 +1,6 @@
 """Finds which lines held device memory at its peak, from a snapshot of torch's allocator.
 
-A snapshot has the current allocations, and the events while it was recorded. Undoing the events
-gives the allocations before them. Replaying them leads to the peak.
+Undoing its events gives the allocations before them. Replaying them leads to the peak.
 """
 
 from collections import defaultdict
@@ -30,7 +29,7 @@ class Allocation(NamedTuple):
 
 
 def at_the_peak(snapshot: Snapshot, device: int) -> list[Allocation]:
-    """Return what was held at the peak; a failed request counts as if it had succeeded."""
+    """Count a failed request as if it had succeeded."""
     events = list(_events(snapshot, device))
     held = {address: Allocation(address, size) for address, size in _before(snapshot, device)}
     peak = _fullest(sum(one.bytes for one in held.values()), events)
@@ -47,11 +46,7 @@ def at_the_peak(snapshot: Snapshot, device: int) -> list[Allocation]:
 def owners(
     allocations: Iterable[Allocation], uses: Mapping[int, MemoryUse], inside: tuple[str, ...]
 ) -> tuple[Owner, ...]:
-    """Return the lines that own most, the largest first.
-
-    `uses` has the known uses by address. The owner is the innermost frame whose file is not below a
-    folder of `inside`.
-    """
+    """Name the innermost frame whose file is not below a folder of `inside`."""
     found: dict[tuple[str, int, str, MemoryUse], list[int]] = defaultdict(list)
     for one in allocations:
         frame = _nearest(one.frames or (), inside)
@@ -66,11 +61,6 @@ def owners(
 
 
 def _use(one: Allocation) -> MemoryUse:
-    """Return what an allocation is for, judged by its stack and its life.
-
-    Autograd's thread has no Python frames. Memory that a step allocated before the peak and freed
-    after it was kept for the backward pass.
-    """
     if one.frames is None:
         return "from before"
     if not one.frames:
@@ -84,13 +74,11 @@ def _nearest(frames: Frames, inside: tuple[str, ...]) -> Mapping[str, Any] | Non
 
 
 def _events(snapshot: Snapshot, device: int) -> Iterator[Event]:
-    """Yield the events that change what is held, oldest first."""
     for event in snapshot["device_traces"][device : device + 1]:
         yield from (one for one in event if one["action"] in ("alloc", "free_requested", "oom"))
 
 
 def _before(snapshot: Snapshot, device: int) -> Iterable[tuple[int, int]]:
-    """Return address and bytes of the allocations from before the recording."""
     held: dict[int, int] = {}
     for segment in snapshot["segments"]:
         address = segment["address"]
@@ -107,7 +95,6 @@ def _before(snapshot: Snapshot, device: int) -> Iterable[tuple[int, int]]:
 
 
 def _fullest(used: int, events: Sequence[Event]) -> int:
-    """Return the number of events until the peak; `used` bytes are held before the first."""
     most, found = used, 0
     for number, event in enumerate(events, 1):
         now = used - event["size"] if event["action"] == "free_requested" else used + event["size"]

@@ -1,7 +1,4 @@
-"""What gpudash has replaced in torch, so that all of it can be put back.
-
-A process has one torch, so there is one list. Whoever replaces something adds how it is undone.
-"""
+"""What gpudash has replaced in torch, so that all of it can be put back."""
 
 import os
 import weakref
@@ -31,19 +28,18 @@ def replace(owner: Any, name: str, ours: Any) -> None:
 
 
 def at_undo(action: Callable[[], object]) -> None:
-    """Call this at the next `undo`, before what was added earlier."""
     _undone_by.append(action)
 
 
 def undo() -> None:
-    """Put everything back, the newest first. An action that fails keeps no other from its turn."""
+    """Undo the newest first. An action that fails keeps no other from its turn."""
     while _undone_by:
         with suppress(Exception):
             _undone_by.pop()()
 
 
 def after_fork(method: Callable[[], object]) -> None:
-    """Call a method in each forked child, for as long as its object lives."""
+    """Call a method in each forked child, without keeping its object alive."""
     weak = weakref.WeakMethod(method)
 
     def call() -> None:

@@ -1,8 +1,4 @@
-"""The training process's ends of its pipes: events out, commands in. No step waits for them.
-
-Events are sent in envelopes, as JSON lines. If the pipe is full, bytes are kept here. If it is
-broken, the parent is gone. A socket can serve as both pipes.
-"""
+"""The training process's ends of its pipes: events out, commands in. No step waits for them."""
 
 import os
 import select
@@ -31,7 +27,6 @@ class EventPipe:
     def __init__(
         self, fd: int, rank: int = 0, write: Callable[..., int] | None = None, *flags: int
     ) -> None:
-        """`write` with `flags` replaces `os.write` to `fd`."""
         os.set_blocking(fd, False)
         self._fd = fd
         self._rank = rank
@@ -43,12 +38,11 @@ class EventPipe:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that the pipe has not taken yet."""
         pending, taken = self._unsent
         return len(pending) - sum(taken)
 
     def send(self, event: Sent) -> None:
-        """Append the event, and write what the pipe takes now. Raises ParentGone."""
+        """May raise ParentGone. What the pipe does not take now is kept."""
         rank, seq, now_s = self._rank, self._sent, time.monotonic()
         if isinstance(event, StepReport):
             line = encoded(event, rank, seq, now_s)
@@ -60,7 +54,7 @@ class EventPipe:
         self.flush()
 
     def flush(self) -> None:
-        """Write what the pipe takes now. Raises ParentGone."""
+        """May raise ParentGone."""
         while True:
             pending, taken = self._unsent
             if taken:
@@ -77,7 +71,7 @@ class EventPipe:
                 raise ParentGone from error
 
     def drain(self) -> None:
-        """Write everything, waiting for the reader. Use it at the end, when no step is delayed."""
+        """Wait for the reader: for the end, when no step is delayed."""
         self.flush()
         while self.kept_bytes:
             select.select([], [self._fd], [])
@@ -96,7 +90,7 @@ class CommandPipe:
         self._arrived.register(fd, select.POLLIN)
 
     def read(self) -> list[Told]:
-        """Return the commands that have arrived. Raises ParentGone at end of file."""
+        """May raise ParentGone, at end of file."""
         try:
             received = os.read(self._fd, READ_BYTES)
         except BlockingIOError:
@@ -109,5 +103,4 @@ class CommandPipe:
         return [self._decoder.decode(line) for line in lines]
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until a command has arrived or the time is over; return whether one has."""
         return bool(self._arrived.poll(timeout_s * 1e3))

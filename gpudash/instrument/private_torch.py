@@ -1,11 +1,7 @@
 """All places of torch that hooks and levers use though torch does not promise them.
 
-They are private, or came with a later torch than the oldest one that gpudash knows. Each row says
-what is done where the place is missing. What is NEEDED stands in each torch from 2.5 on: without
-it nothing is measured, and one line says so.
-
-Objects have most of these names themselves. So they are used where they are needed, and here they
-are listed: a test finds each name that is not.
+Without a place that is NEEDED nothing is measured, and one line says so. Each torch from 2.5 on has
+these. A test finds each name that is used and not listed here.
 """
 
 import sys
@@ -200,7 +196,6 @@ PLACES = (
 
 
 def missing(place: Place) -> tuple[str, ...]:
-    """Return the names that this torch lacks; of objects and modules not imported yet, none."""
     owner = find(place.owner)
     return () if owner is None else tuple(one for one in place.names if not hasattr(owner, one))
 
@@ -214,7 +209,7 @@ def check() -> None:
 
 
 def find(path: str) -> Any:
-    """Return what a path names, if its module has been imported; None otherwise."""
+    """None if the module of the path has not been imported."""
     words = path.split(".")
     for end in range(len(words), 0, -1):
         module: Any = sys.modules.get(".".join(words[:end]))
@@ -224,11 +219,9 @@ def find(path: str) -> Any:
 
 
 def has_newer_precision() -> bool:
-    """Return whether this torch has the newer interface of TF32, `fp32_precision`."""
     return hasattr(torch.backends.cudnn, "conv")
 
 
 def has_accelerator() -> bool:
-    """Return whether torch has a device that is no CPU, which page-locked memory is for."""
     newer = find("torch.accelerator")
     return bool(torch.cuda.is_available() if newer is None else newer.is_available())

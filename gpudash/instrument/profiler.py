@@ -65,7 +65,6 @@ class Profiler:
     def __init__(
         self, device: torch.device, steps: int, path: Path, roots: Iterable[nn.Module] = ()
     ) -> None:
-        """Trace `steps` steps to `path`, and mark the calls of `roots` and of modules in them."""
         self._device = device
         self._is_cuda = device.type == "cuda"
         self._steps = steps
@@ -84,17 +83,15 @@ class Profiler:
 
     @property
     def is_enough(self) -> bool:
-        """Whether to end the profile at this border."""
         is_late = self._done > 0 and self.is_overdue
         return self._done >= self._steps or is_late or self._ended_s > 0
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the profile has lasted too long, and must end even within a step."""
         return time.monotonic() - self._began_s > PROFILE_LIMIT_S
 
     def begin(self, first_step: int) -> None:
-        """Begin to trace, between two steps, from an idle device on. Raises NoProfile."""
+        """Call it between two steps. It waits for the device. May raise NoProfile."""
         self._first_step = first_step
         self.check()
         if self._is_cuda:
@@ -129,7 +126,6 @@ class Profiler:
         self._annotate()
 
     def step(self, *, is_last: bool = False) -> bool:
-        """Note that a step is over; return whether the profile is. `is_last`: it must be."""
         if self._ended_s:
             return True
         self._close_annotation()
@@ -140,7 +136,7 @@ class Profiler:
         return False
 
     def stop(self) -> None:
-        """Stop tracing, on the thread that began. Calling it again does nothing."""
+        """End only what this thread began. A second call does nothing."""
         if Profiler._on is not self or self._thread != get_ident():
             return
         Profiler._on = None
@@ -163,7 +159,7 @@ class Profiler:
         untraced_phases_ms: dict[str, float] | None = None,
         optimizers: Iterable[Optimizer] = (),
     ) -> Profiled:
-        """Stop, write the trace, and return its record. Raises NoProfile."""
+        """May raise NoProfile."""
         try:
             self.stop()
             if not self._done:
@@ -205,7 +201,7 @@ class Profiler:
         return profiled
 
     def abandon(self) -> None:
-        """Switch everything off, and remove unfinished files. Calling it again does nothing."""
+        """Switch everything off, and remove unfinished files. A second call does nothing."""
         with suppress(Exception):
             self.stop()
         self._torch = None
@@ -214,20 +210,18 @@ class Profiler:
                 draft.unlink(missing_ok=True)
 
     def unpatch_others(self) -> None:
-        """Restore how other profilers begin."""
         for name, start in self._other_starts.items():
             setattr(autograd.profile, name, start)
 
     @classmethod
     def cut_short(cls) -> None:
-        """Stop the profile in progress, if any, and keep what it has."""
         if cls._on is not None:
             with suppress(Exception):
                 cls._on.stop()
 
     @classmethod
     def forget_in_child(cls) -> None:
-        """Stop recording in a forked child, where the parent's profiler would grow without end."""
+        """In a fork the parent's profiler would grow without end."""
         cls._inherited, cls._on = cls._on, None
         if cls._inherited is not None:
             cls._inherited.unpatch_others()
@@ -236,7 +230,6 @@ class Profiler:
                 private._enable_record_function(False)  # noqa: SLF001  # of this thread
 
     def check(self) -> None:
-        """Raise NoProfile if a profile cannot begin."""
         if _is_active() or _is_warming_up():
             raise NoProfile(ANOTHER)
         if self._is_cuda:
@@ -264,7 +257,7 @@ class Profiler:
             annotation.__exit__(None, None, None)
 
     def _patch_others(self) -> None:
-        """Patch other profilers to end ours first: two at once raise, or crash, in the script."""
+        """Have other profilers end ours first: two at once raise, or crash, in the script."""
         for name in STARTS:
             start = self._other_starts[name] = getattr(autograd.profile, name)
 
@@ -279,7 +272,7 @@ os.register_at_fork(after_in_child=Profiler.forget_in_child)
 
 
 def add_record(path: Path, profiled: Profiled) -> None:
-    """Add our record to a trace. Raises OSError if the trace is not complete."""
+    """May raise OSError, if the trace is not complete."""
     with path.open("r+b") as file:
         file.seek(-min(file.seek(0, os.SEEK_END), 64), os.SEEK_END)
         at, tail = file.tell(), file.read()
@@ -291,13 +284,12 @@ def add_record(path: Path, profiled: Profiled) -> None:
 
 
 def _is_active() -> bool:
-    """Return whether any profiler is on."""
     private: Any = torch.autograd
     return bool(autograd._is_profiler_enabled or private._profiler_enabled())  # noqa: SLF001  # no public name
 
 
 def _is_warming_up() -> bool:
-    """Return whether a profiler waits for its schedule: another one now would crash it."""
+    """While a profiler waits for its schedule, another one would crash it."""
     return any(one.entered and one.kineto_results is None for one in _prepared)
 
 
@@ -320,7 +312,6 @@ _note_prepared()
 
 
 def _trace_alone() -> Any:
-    """Return options without Python events, which nobody reads here; None in an older torch."""
     private: Any = torch._C  # noqa: SLF001  # where torch keeps the option
     try:
         return private._profiler._ExperimentalConfig(trace_only=True)  # noqa: SLF001  # as above
@@ -329,10 +320,7 @@ def _trace_alone() -> Any:
 
 
 def pageable_copies(path: Path) -> list[int] | None:
-    """Return the bytes of each copy to the device from memory that is not page-locked.
-
-    Return None if the trace has no event of a GPU.
-    """
+    """Return the bytes of each copy from memory that is not page-locked; None without a GPU."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
         if not any(_has_category(text, one) for one in OF_DEVICE):
             return None
@@ -340,7 +328,6 @@ def pageable_copies(path: Path) -> list[int] | None:
 
 
 def _has_category(text: mmap.mmap, category: bytes) -> bool:
-    """Return whether an event has it; a script may have given it as a name."""
     at = text.rfind(category)  # events of a GPU are near the end
     while at >= 0 and not text[max(at - 8, 0) : at].rstrip().endswith(b'"cat":'):
         at = text.rfind(category, 0, at)

@@ -1,7 +1,4 @@
-"""Reports a training's finished steps to the session, in batches with running totals.
-
-It sends about 20 reports a second. With the totals, a late reader loses nothing.
-"""
+"""Reports finished steps, about 20 times a second. With totals, a late reader loses nothing."""
 
 import time
 from collections import deque
@@ -41,12 +38,7 @@ class Reports:
         read_memory: Callable[[], DeviceMemory] = DeviceMemory,
         read_collectives: Callable[[], Collectives] = Collectives,
     ) -> None:
-        """Report to `send`.
-
-        `input_report` returns `transform_ms` of a report and the number of skipped samples, both
-        since its last call. `synchronize` waits for the steps and the loss that are last reported.
-        `read_memory` and `read_collectives` are called at most twice a second.
-        """
+        """`read_memory` and `read_collectives` are called at most twice a second."""
         self._clock = clock
         self._losses = losses
         self._input_report = input_report
@@ -75,7 +67,6 @@ class Reports:
 
     @property
     def step_ms(self) -> float | None:
-        """Mean of the newest steps under the current settings, in ms; None if they are too few."""
         steps = self._newest_steps(self._recent)
         count = sum(step.count for step in steps)
         if count < RECENT_STEPS // 2:
@@ -84,7 +75,6 @@ class Reports:
 
     @property
     def phases_ms(self) -> dict[str, float]:
-        """Mean time of each phase in the newest steps under these settings that measured it."""
         found, steps = dict[str, float](), self._newest_steps(self._recent_in_full)
         for phase in self._clock.phases:
             ms = [step.values.get(f"{phase}_ms", 0.0) for step in steps]
@@ -97,16 +87,13 @@ class Reports:
         return [step for step in recent if step.segment == self._clock.segment]
 
     def look(self) -> None:
-        """Collect the steps that the device has finished."""
         self._finished += self._clock.finished()
         self._untimed += self._clock.counted()
 
     def begin_after(self, steps: int, samples: int | None) -> None:
-        """Count steps from before anything was reported."""
         self.total_steps, self._total_samples = steps, samples
 
     def pass_over(self, step: int, count: int, samples: int | None) -> None:
-        """Count steps up to `step` that were not measured."""
         if count:
             self._clock.count(step, count, samples, None)
 
@@ -118,7 +105,7 @@ class Reports:
         self._untimed += self._clock.counted()
 
     def send(self) -> FinishedStep | None:
-        """Send a report; return the newest step in it, None if it has no step."""
+        """None if the report has no step."""
         spent_ms = (self._clock.spent_s + self.spent_s) * 1e3
         self._clock.spent_s = self.spent_s = 0.0
         own_s, began_s = time.thread_time(), time.monotonic()
@@ -167,17 +154,13 @@ class Reports:
         return steps[-1] if steps else None
 
     def _is_state_due(self, steps: tuple[FinishedStep, ...], now_s: float) -> bool:
-        """Return whether to read memory and collectives: seldom, and for current settings."""
         if now_s < self._state_due_s or not steps or steps[-1].segment != self._clock.segment:
             return False
         self._state_due_s = now_s + STATE_EVERY_S
         return True
 
     def send_last(self, steps: int = 0, samples: int | None = None) -> None:
-        """Report what is left, with the loss of the last step.
-
-        `steps` and `samples` are those of the run, where some steps were not timed.
-        """
+        """Give `steps` and `samples` of the run if some steps were not timed."""
         self._synchronize()  # sync: the run is over, and a requested loss has arrived
         self.send()
         if self._newest is not None:
@@ -192,7 +175,6 @@ class Reports:
 def instruments(
     device: torch.device, phases: Iterable[Phase], phases_every_s: float = PHASES_EVERY_S
 ) -> tuple[Clock[torch.Event] | Clock[float], LossReader]:
-    """Return the clock and the loss reader for this kind of device."""
     if device.type == "cuda":
         clock = Clock(EventTimestamps(device), phases, phases_every_s=phases_every_s)
         return clock, DeviceLoss(device)

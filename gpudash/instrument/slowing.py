@@ -1,13 +1,11 @@
 """Make a part of each step longer, to see whether the step gets longer by as much.
 
 This is the idea of Coz (Curtsinger and Berger, SOSP 2015) turned round. Where a part is on the
-critical path, a step grows by the whole delay; where it has slack, by nothing. No number of the
-training changes: the host busy-waits between two phases, the training stream spins between two
-steps, and a loader sleeps after it has made a batch.
+critical path, a step grows by the whole delay; where it has slack, by nothing.
 
 The host's work between two waits for the device is one chain, and a delay behind its last launch
 that matters is hidden. So the host is delayed where the device has run out of work, as it has
-behind a wait: there nothing hides it. If it never does, any place of the step is as good.
+behind a wait. If it never does, any place of the step is as good.
 """
 
 import struct
@@ -46,10 +44,7 @@ class Slowing:
         """Whether `step` and `at_mark` do anything."""
 
     def begin(self, slow: Slow | None) -> None:
-        """Delay this part from the next step on; None: nothing.
-
-        The first delay of a device waits for it once, to see how long it spins.
-        """
+        """Wait for the device at its first delay, to see how long it spins."""
         part, ms = (slow.part, slow.ms) if slow is not None else ("", 0.0)
         self._host_s, self._left_s = ms / 1e3 if part == "host" else 0.0, 0.0
         self._cycles = round(ms * self._pace()) if part == "device" and ms else 0
@@ -57,7 +52,6 @@ class Slowing:
         self.is_on = self._host_s > 0 or self._cycles > 0
 
     def why_not(self, slow: Slow) -> str | None:
-        """Return why a part of this process cannot be slowed; None if it can."""
         if slow.part == "device" and self._device.type != "cuda":
             return "the training is on a CPU, where the host computes"
         if slow.part == "loader" and _Batches.page is None:
@@ -65,7 +59,6 @@ class Slowing:
         return None
 
     def step(self) -> None:
-        """Delay the step that begins here."""
         if self._cycles:
             with torch.cuda.device(self._device):
                 torch.cuda._sleep(self._cycles)  # type: ignore[no-untyped-call]  # noqa: SLF001  # no public spin
@@ -74,7 +67,6 @@ class Slowing:
         self.at_mark("")
 
     def at_mark(self, phase: str) -> None:
-        """Delay the host before this phase of the step, if this is the place for it."""
         if not self._left_s:
             return
         began_s, patience_s = time.perf_counter(), TAIL * self._host_s
@@ -87,7 +79,6 @@ class Slowing:
         self._left_s = 0.0
 
     def _is_idle(self) -> bool:
-        """Return whether the device has nothing to do; a CPU computes on the host."""
         if self._device.type != "cuda":
             return True
         if torch.cuda.is_current_stream_capturing():  # a query would end the capture
@@ -95,7 +86,6 @@ class Slowing:
         return torch.cuda.current_stream(self._device).query()
 
     def _pace(self) -> float:
-        """Return the cycles that the device spins in a millisecond."""
         if not self._cycles_per_ms:
             begin, end = (torch.Event("cuda", enable_timing=True) for _ in range(2))
             with torch.cuda.device(self._device):
@@ -110,7 +100,7 @@ class Slowing:
 
 
 def hook_loaders() -> None:
-    """Have all loaders read their delay, in workers that are forked from here on as well."""
+    """Have all loaders read their delay, also in workers that are forked from here on."""
     if _Batches.page is None:
         _Batches.page = mmap(-1, _Batches.FORMAT.size)
         for kind in (_MapDatasetFetcher, _IterableDatasetFetcher):
@@ -136,7 +126,7 @@ class _Batches:
 
     @classmethod
     def delayed(cls, fetch: Any, page: mmap) -> Any:
-        """Return `fetch` with the delay behind it. Of n workers each makes every n-th batch."""
+        """Sleep n times as long in each of n workers, which makes every n-th batch."""
         read = cls.FORMAT.unpack_from
 
         @wraps(fetch)
@@ -153,7 +143,7 @@ class _Batches:
 
 
 def _spin(seconds: float) -> None:
-    """Keep the thread busy; a sleep would give its core away, and wake up late."""
+    """Keep the core, which a sleep would give away, and so wake up late."""
     until_s = time.perf_counter() + seconds
     while time.perf_counter() < until_s:
         pass

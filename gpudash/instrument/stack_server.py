@@ -1,9 +1,8 @@
 """Tells gpudash where this process's main thread is, at a Unix socket.
 
-A thread sleeps in the kernel until it is asked. Then it reads the main thread's frames, under the
-GIL, so that nothing runs meanwhile. A wait in C++ for other ranks has released the GIL, so such a
-process answers, and waits on. One that holds the GIL does not answer.
-A signal handler would answer there too, but frames change while it walks them: of a busy process
+A thread sleeps until it is asked, and reads the frames under the GIL, so that nothing runs
+meanwhile. A wait in C++ for other ranks has released the GIL, so such a process answers. A signal
+handler would answer without the GIL too, but frames change while it walks them: of a busy process
 one in a thousand of `faulthandler`'s stacks ended in a segmentation fault (CPython 3.11.7).
 """
 
@@ -32,7 +31,7 @@ class _Answering:
 
 
 def answer(rendezvous: Rendezvous) -> None:
-    """Answer from now on, once in a process. Raises OSError if there can be no socket."""
+    """May raise OSError. Only the first call in a process counts."""
     pid = os.getpid()
     if _Answering.pid == pid:
         return
@@ -50,7 +49,6 @@ def answer(rendezvous: Rendezvous) -> None:
 
 
 def end() -> None:
-    """Answer no more: the thread ends, and the socket is gone."""
     endpoint, _Answering.endpoint = _Answering.endpoint, None
     if endpoint is not None:
         _Answering.pid = 0  # a later `answer` begins anew; children have their hook already

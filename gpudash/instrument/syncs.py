@@ -60,7 +60,6 @@ class SyncWindow:
         self._retries = 0
 
     def start(self) -> None:
-        """Start recording. Without CUDA in this process it does nothing."""
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # in torch
             return
         self._is_on = True
@@ -80,7 +79,6 @@ class SyncWindow:
             torch.cuda.set_sync_debug_mode(WARN)
 
     def stop(self) -> tuple[SyncCall, ...]:
-        """Stop recording; return the calls in order of time."""
         if not self._is_on:
             return ()
         if self._warns and torch.cuda.get_sync_debug_mode() == WARN:
@@ -97,10 +95,7 @@ class SyncWindow:
 
     @uncompiled
     def match(self, text: str) -> bool:
-        """Record and hide torch's warning. Python calls this as the pattern of a warnings filter.
-
-        It runs on the thread that warns, inside torch's call.
-        """
+        """Record and hide torch's warning. Python calls this as the pattern of a filter."""
         if not self._is_on:
             return False
         if text.startswith(SYNC):
@@ -157,7 +152,6 @@ class SyncWindow:
 
 
 def waits_for_memory(target: Any, tensors: tuple[Any, ...]) -> bool:
-    """Return whether the last of these was copied to a device from memory that is not pinned."""
     if not getattr(target, "is_cuda", False):
         return False
     source = next((one for one in reversed(tensors) if isinstance(one, torch.Tensor)), target)
@@ -165,7 +159,7 @@ def waits_for_memory(target: Any, tensors: tuple[Any, ...]) -> bool:
 
 
 def _set(owner: Any, name: str, value: Any) -> None:
-    """Set an attribute, also of a C type that refuses it."""
+    """Set it behind a C type that refuses it."""
     try:
         setattr(owner, name, value)
     except TypeError:
@@ -186,7 +180,7 @@ def _call(seen: _Seen) -> SyncCall:
 
 
 def _retry() -> SyncCall:
-    """Return a wait of the allocator's: out of memory, it released its cache and tried again."""
+    """Describe a wait of the allocator's: out of memory, it released its cache and tried again."""
     return SyncCall(
         at_ns=time.time_ns(),
         thread=threading.get_native_id(),

@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 def weights_of(optimizers: Iterable[Optimizer]) -> Weights | None:
-    """Return the sizes of weights and state on this process alone; None without weights."""
+    """Return the sizes on this process alone."""
     weights: dict[int, Tensor] = {}
     kept: dict[int, Tensor] = {}
     for optimizer in optimizers:
@@ -24,13 +24,12 @@ def weights_of(optimizers: Iterable[Optimizer]) -> Weights | None:
 
 
 def updated_by(optimizer: Optimizer) -> Iterator[Tensor]:
-    """Yield the optimizer's weights. One that wraps others may have none."""
     for group in getattr(optimizer, "param_groups", ()):
         yield from group["params"]
 
 
 def kept_by(optimizer: Optimizer) -> Iterator[Any]:
-    """Yield the optimizer's state for its weights; a custom optimizer may keep anything."""
+    """Yield anything: a custom optimizer keeps what it likes."""
     for state in getattr(optimizer, "state", {}).values():
         if isinstance(state, Mapping):
             yield from state.values()
@@ -41,6 +40,6 @@ def _is_array(value: Any) -> bool:
 
 
 def _mib(tensors: Iterable[Tensor]) -> float:
-    """Return the MiB on this process: of a DTensor, its own shard."""
+    """Count only the own shard of a DTensor."""
     own: Iterable[Any] = (getattr(each, "_local_tensor", each) for each in tensors)
     return sum(int(each.numel() * each.element_size()) for each in own) / MIB

@@ -1,8 +1,7 @@
 """What a training process says of its steps, as plain records and as a line of JSON.
 
-Only the standard library and the syntax of Python 3.10: a training's environment may have nothing
-else. The session reads the same as `Step` and `Progress` of `gpudash.protocol`, which describe the
-fields.
+It needs only the standard library and the syntax of Python 3.10: a training may have nothing else.
+The fields are described at `Step` and `Progress` of `gpudash.protocol`, which the session reads.
 """
 
 import json
@@ -56,7 +55,6 @@ class StepReport:
 
 
 def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:
-    """Return the report in a `protocol.Envelope`, as JSON."""
     envelope = ("training", rank, seq, sent_s, {"type": "Progress", **vars(report)})
     try:
         return _encode(envelope).encode()
@@ -65,7 +63,7 @@ def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:
 
 
 def _finite(value: Any) -> Any:
-    """Return the value with None for what is not finite; values by name are left out instead."""
+    """Leave out values by name that are not finite; make others None."""
     if isinstance(value, dict):
         return {name: _finite(one) for name, one in value.items() if not _is_odd(one)}
     if isinstance(value, (list, tuple)):

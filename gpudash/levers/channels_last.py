@@ -1,10 +1,9 @@
 """Keeps images and weights in NHWC order.
 
-Weights, their gradients and the optimizer's state change order together, as fused updates need one
-order. The model's outputs get their own order back, so that the script's `view` works on them.
-Meanwhile a `state_dict` of the model has weights in NHWC order. Their shapes and numbers are the
-same, and `load_state_dict` copies them into any order. An optimizer's `state_dict` has the script's
-order. Limit: `weight.view(-1)` outside of the model fails meanwhile.
+Weights, gradients and the optimizer's state change order together, as fused updates need one order.
+The model's outputs get their own order back, so that the script's `view` works on them. Meanwhile a
+`state_dict` of the model has weights in NHWC order, and an optimizer's has the script's order.
+Limit: `weight.view(-1)` outside of the model fails meanwhile.
 """
 
 import weakref
@@ -40,7 +39,6 @@ class ChannelsLast:
         self._hooks: list[RemovableHandle] = []
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         self._roots = found.roots
         self._is_shared = found.world_size > 1
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
@@ -49,7 +47,6 @@ class ChannelsLast:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         why = self._refusal()
         if why:
             default = on_off(self._default)
@@ -67,11 +64,9 @@ class ChannelsLast:
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         return {"channels_last": on_off(self._on)}
 
     def apply(self, wanted: Settings) -> None:
-        """See Family."""
         on = wanted["channels_last"] == "on"
         if on == self._on:
             return
@@ -94,7 +89,6 @@ class ChannelsLast:
         ]
 
     def around(self) -> Callable[[Call], Call] | None:
-        """See Computing."""
         return None if self._on == self._default else _rearranged if self._on else _contiguous
 
     def _refusal(self) -> str | None:
@@ -126,7 +120,6 @@ class ChannelsLast:
         return (optimizer for ref in self._optimizers if (optimizer := ref()))
 
     def _all_tensors(self) -> Iterator[Tensor]:
-        """Yield the weights, their gradients, and the optimizers' state of the same shape."""
         for weight in self._weights():
             yield weight
             if weight.grad is not None and not weight.grad.is_sparse:
@@ -136,7 +129,6 @@ class ChannelsLast:
                 yield from (kept for kept in state.values() if _alike(kept, weight))
 
     def _in_script_order(self, _: Optimizer, saved: dict[str, Any]) -> dict[str, Any]:
-        """Return an optimizer's state dict in the script's order."""
         state = {
             index: {
                 name: self._own(kept) if _is_4d(kept) else kept for name, kept in states.items()
@@ -150,8 +142,6 @@ class ChannelsLast:
 
 
 def _rearranged(call: Call) -> Call:
-    """Return the call, with images in NHWC order inside and their own order outside."""
-
     def channels_last_call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = each_tensor(_channels_last, args), each_tensor(_channels_last, kwargs)
         return each_tensor(_plain, call(*args, **kwargs))
@@ -160,8 +150,6 @@ def _rearranged(call: Call) -> Call:
 
 
 def _contiguous(call: Call) -> Call:
-    """Return the call, with images in NCHW order inside."""
-
     def contiguous_call(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = each_tensor(_plain, args), each_tensor(_plain, kwargs)
         return call(*args, **kwargs)
@@ -200,7 +188,6 @@ def _is_channels_last(tensor: Tensor) -> bool:
 
 
 def _ordered(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
-    """Return the tensor with these strides."""
     if tensor.stride() == strides:
         return tensor
     return torch.empty_strided(

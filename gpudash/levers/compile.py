@@ -44,7 +44,6 @@ class Compile:
         self._script_limit = 0
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         self._roots = found.roots
         self._device = found.device
         self._is_shared = found.world_size > 1
@@ -52,7 +51,6 @@ class Compile:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         why, own = self._refusal(), on_off(self._own)
         if why and not self._on:
             return (absent("compile", why, summary=SUMMARY, source=SOURCE, value=own),)
@@ -69,11 +67,9 @@ class Compile:
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         return {"compile": on_off(self._on or self._own)}
 
     def apply(self, wanted: Settings) -> None:
-        """See Family."""
         on = wanted["compile"] == "on" and not self._own
         if on == self._on:
             return
@@ -86,7 +82,6 @@ class Compile:
             config.recompile_limit = self._script_limit
 
     def around(self) -> Callable[[Call], Call] | None:
-        """See Computing."""
         if not self._on:
             return None
         return self._compiled_call
@@ -114,7 +109,7 @@ class Compile:
 
 
 def _called(module: nn.Module, /, *args: Any, **kwargs: Any) -> Any:
-    """Call the module. torch.compile would skip a frame of torch's own, such as `_call_impl`."""
+    """Call the module in a frame of ours: torch.compile would skip torch's own `_call_impl`."""
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]  # noqa: SLF001  # what Module.compile compiles
 
 

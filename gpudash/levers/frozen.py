@@ -1,7 +1,4 @@
-"""Levers on models without an optimizer, such as a frozen encoder, beside those that train.
-
-Each is the lever of the same kind on the models that train, under a name of its own.
-"""
+"""Levers on models without an optimizer, such as a frozen encoder, under names of their own."""
 
 from collections.abc import Callable
 
@@ -22,30 +19,26 @@ class OfFrozen:
         self._is_there = False
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         self._is_there = bool(modules_of(found.frozen))
         self._family.update(found._replace(roots=found.frozen, optimizer_refs=()))
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         return tuple(map(_renamed, self._family.offers)) if self._is_there else ()
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         if not self._is_there:
             return {}
         return {PREFIX + name: value for name, value in self._family.settings.items()}
 
     def apply(self, wanted: Settings) -> None:
-        """See Family. Without a wish for these models it puts nothing in force."""
+        """Put nothing in force without a wish for these models."""
         own = {name: wanted.get(PREFIX + name) for name in self._family.settings}
         if None not in own.values():
             self._family.apply({name: value for name, value in own.items() if value is not None})
 
     def around(self) -> Callable[[Call], Call] | None:
-        """See Computing."""
         return self._family.around()
 
 

@@ -1,12 +1,9 @@
-"""Replaces an iterator of a DataLoader in the middle of an epoch.
+"""Replaces an iterator of a DataLoader in the middle of an epoch; batches and order stay the same.
 
-The iterator that the script holds gives the rest of its sampler to another one. It serves what was
-requested before, and then the other one's batches. Batches and their order stay the same.
-
-The other one requests nothing before: so nothing that was prefetched hides its rate. Between two
-blocks an iterator that is used up rests with its workers, one at most, and takes over again later.
-It goes with the script's iterator: at the end of the epoch, or when the script lets go of it.
-Persistent workers do not rest: the script itself may take up their iterator.
+The script's iterator gives the rest of its sampler to another one. It serves what was requested
+before, and then the other one's batches. The other one requests nothing before: so nothing that was
+prefetched hides its rate. Between two blocks one iterator that is used up may rest with its workers
+and take over again later. Persistent workers do not rest: the script may take up their iterator.
 """
 # ruff: noqa: SLF001  # PyTorch has no public access to an iterator's sampler
 
@@ -60,10 +57,7 @@ class Handovers:
             self._end_resting(handle)
 
     def held(self, iterator: Iterator, *, anew: bool) -> int:
-        """Return how many batches were made before now, or requested from one that is left.
-
-        `anew`: also those that are being made.
-        """
+        """Count batches that are made, being made (`anew`), or requested from a left iterator."""
         newest, left = iterator, 0
         while (following := self._successors.get(newest)) is not None:
             left += _requested(newest)
@@ -71,10 +65,7 @@ class Handovers:
         return left + (_requested(newest) if anew else _ready(newest))
 
     def successor(self, handle: Iterator, old: Iterator, loader: DataLoader[Any]) -> Iterator:
-        """Return an iterator with the loader's settings, and no sampler yet: a rested or a new one.
-
-        `handle` is the script's iterator, `old` has the rest of its sampler.
-        """
+        """Return an iterator without a sampler, new or rested; `handle` is the script's own."""
         if loader.num_workers:
             rested = self._resting.pop(handle, None)
             if rested is not None and _is_like(rested, loader) and _wake(rested):
@@ -100,7 +91,7 @@ class Handovers:
         self._unprimed.add(new)
 
     def _next(self, old_ref: Callable[[], Iterator | None]) -> Any:
-        """Return the next batch. Raises StopIteration, and what the script's own code raises."""
+        """Raise StopIteration at the end, and what the script's own code raises."""
         old = old_ref()
         assert old is not None
         source: Any = old  # torch's annotation says that `_next_data` never returns
@@ -137,12 +128,10 @@ class Handovers:
 
 
 def _requested(iterator: Any) -> int:
-    """Return how many batches are requested from its workers and not served yet."""
     return len(getattr(iterator, "_task_info", ()))
 
 
 def _ready(iterator: Any) -> int:
-    """Return how many of them are made."""
     if not _requested(iterator):
         return 0
     queues = {id(queue): queue for queue in (iterator._worker_result_queue, iterator._data_queue)}
@@ -152,7 +141,6 @@ def _ready(iterator: Any) -> int:
 
 
 def _is_like(iterator: Any, loader: DataLoader[Any]) -> bool:
-    """Return whether it makes batches as a new iterator of the loader would."""
     of_loader = loader.num_workers, loader.prefetch_factor, loader.pin_memory and has_accelerator()
     pins = iterator._pin_memory
     return (iterator._num_workers, iterator._prefetch_factor, pins) == of_loader
@@ -165,7 +153,7 @@ def _unwatch_workers(iterator: Any) -> None:
 
 
 def _wake(iterator: Any) -> bool:
-    """Watch the workers again; return False if one of them has ended."""
+    """Return False if a worker has ended."""
     if not all(worker.is_alive() for worker in iterator._workers):
         return False
     signal_handling._set_worker_pids(id(iterator), tuple(one.pid for one in iterator._workers))
@@ -174,7 +162,6 @@ def _wake(iterator: Any) -> bool:
 
 
 def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
-    """Return a new iterator of the loader over an empty sampler."""
     stand_in: DataLoader[Any] = object.__new__(DataLoader)
     vars(stand_in).update(vars(loader))
     sampler = "sampler" if loader.batch_sampler is None else "batch_sampler"
@@ -189,7 +176,6 @@ def _made(loader: DataLoader[Any], num_workers: int, seed: int) -> Iterator:
 
 
 def _prime(iterator: Iterator) -> None:
-    """Request the first batches from the workers."""
     if isinstance(iterator, _MultiProcessingDataLoaderIter):
         most = iterator._prefetch_factor * iterator._num_workers
         for _ in range(most - len(iterator._task_info)):
@@ -197,10 +183,7 @@ def _prime(iterator: Iterator) -> None:
 
 
 def try_out(new: Any, old: Iterator) -> bool:
-    """Have a worker make the next batch, as a trial; that batch is served. Raises Refusal.
-
-    Return False if no batch is left.
-    """
+    """Have a worker make the next batch, which is served. False: none is left. Raises Refusal."""
     try:
         index = next(old._sampler_iter)
     except StopIteration:
@@ -231,7 +214,6 @@ def try_out_between(loader: DataLoader[Any]) -> None:
 
 
 def _first_batch(new: Any, index: Any) -> Any:
-    """Return the batch that a worker of a new iterator makes of an index. Raises Refusal."""
     new._sampler_iter = iter([index])
     new._try_put_index()
     arrived, answer = new._try_get_data(TRIAL_S)
@@ -243,7 +225,7 @@ def _first_batch(new: Any, index: Any) -> Any:
 
 
 def is_over(iterator: Iterator) -> bool:
-    """Return whether the sampler has nothing left; False if that is not known."""
+    """Return False where it is not known whether the sampler has anything left."""
     rest = iterator._sampler_iter
     if inspect.isgenerator(rest):
         return inspect.getgeneratorstate(rest) == inspect.GEN_CLOSED

@@ -1,13 +1,9 @@
 """Moves the DataLoader's workers, prefetching and pinning, also in the middle of an epoch.
 
-Batches and their order stay the same. So do the script's random numbers, as a new iterator's seed
-comes from the old one's.
-
-Limits: a dataset that draws random numbers gets others in a worker, as with another `num_workers`
-from the start; workers that rested go on with theirs. A sampler that draws from the script's
-generator batch by batch draws earlier if more batches are prefetched. A dataset new to loader
-workers is tried with one batch; a later failure is the same as with that `num_workers` in the
-script.
+Batches, their order and the script's random numbers stay the same: a new iterator's seed comes from
+the old one's. Limits: a dataset that draws random numbers gets others in a worker. A sampler that
+draws from the script's generator draws earlier if more is prefetched. A dataset new to workers is
+tried with one batch; a later failure is the same as with that `num_workers` in the script.
 """
 
 import multiprocessing
@@ -39,7 +35,7 @@ PLACE = "/dev/shm"  # noqa: S108  # where torch puts them
 
 
 def batches_that_fit(feed: Feed | None) -> int | None:
-    """Return how many batches of this loader fit; None if nothing is known."""
+    """Return None if nothing is known of the loader's batches."""
     if feed is not None and feed.batch_bytes:
         with suppress(OSError, AttributeError):  # there is none, as in Windows
             found = os.statvfs(PLACE)
@@ -49,18 +45,12 @@ def batches_that_fit(feed: Feed | None) -> int | None:
 
 
 def most_ahead(fits: int | None, times: int) -> int | None:
-    """Return the most workers (or batches of each), of `times` batches (or workers).
-
-    The training holds one batch more.
-    """
+    """Return the most workers for `times` batches each, or batches for so many workers."""
     return None if fits is None else max(fits - 1, 0) // max(times, 1)
 
 
 def why_not(fits: int | None, ahead: int, own: int) -> str | None:
-    """Return why so many batches may not be ahead of the training; None: they may.
-
-    What the script has of its own is its own affair.
-    """
+    """Return None also for more batches than fit, if the script has so many of its own."""
     if fits is None or ahead <= max(fits - 1, own):
         return None
     return f"{PLACE} is too small for {ahead + 1} batches: {fits} fit"
@@ -121,7 +111,6 @@ class _LoaderSettings(NamedTuple):
         return cls(workers, factor, settings["pin_memory"] == "on")
 
     def apply_to(self, loader: DataLoader[Any]) -> None:
-        """Set the loader's attributes."""
         # else torch would warn the script, at the next epoch, of workers it did not ask for
         if self.num_workers > len(os.sched_getaffinity(0)):
             warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -152,7 +141,6 @@ class LoaderLevers:
         """Batches that were there already when what is measured began."""
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         before, loader = self._loader(), found.feed.loader() if found.feed else None
         if loader is None or loader is not before:
             if before is not None and self._own is not None:
@@ -165,17 +153,14 @@ class LoaderLevers:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         return tuple(self._offer(name) for name in SUMMARIES)
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         values = {offer.name: offer.default for offer in self.offers}
         return self._active.settings if self._active else values
 
     def begins(self, *, in_blocks: bool, anew: bool) -> None:
-        """See Levers."""
         self._handovers.keep(keeps=in_blocks)
         refs = self._left, self._feed.iterator if self._feed is not None else None
         known = [iterator for ref in refs if ref is not None and (iterator := ref()) is not None]
@@ -184,7 +169,6 @@ class LoaderLevers:
 
     @property
     def num_workers(self) -> int:
-        """Loader processes."""
         return self._active.num_workers if self._active else 0
 
     def why_no_delay(self) -> str | None:
@@ -198,7 +182,6 @@ class LoaderLevers:
         return None if is_forked else "its workers were not forked from the training"
 
     def apply(self, wanted: Settings) -> None:
-        """See Family."""
         loader = self._loader()
         if loader is None or self._active is None or self._own is None:
             return
@@ -251,7 +234,6 @@ class LoaderLevers:
         )
 
     def _most(self, name: str) -> int:
-        """Return the highest value whose batches fit into shared memory, or the script's own."""
         assert self._own
         assert self._active
         mine = self._own.num_workers, self._own.prefetch_factor
@@ -280,7 +262,6 @@ class LoaderLevers:
         return None if self._tried else _rerun_refusal(loader)
 
     def _switch(self, loader: DataLoader[Any]) -> None:
-        """Continue the epoch with the loader's new attributes."""
         handle = self._handle(loader)
         handed_over = handle is not None and self._hand_over(handle, loader)
         if not handed_over and self._is_untried(loader):
@@ -299,7 +280,7 @@ class LoaderLevers:
         return None if is_between else iterator
 
     def _hand_over(self, handle: Iterator, loader: DataLoader[Any]) -> bool:
-        """Have another iterator make the rest of the epoch; return False if no batch is left."""
+        """Return False if no batch is left."""
         old = self._handovers.newest(handle)
         new = self._handovers.successor(handle, old, loader)
         if self._is_untried(loader) and not try_out(new, old):
@@ -315,12 +296,10 @@ class LoaderLevers:
 
 
 def _most_ahead(loader: _LoaderSettings | None) -> int:
-    """Return how many batches may be ahead of the training."""
     return 0 if loader is None else loader.num_workers * loader.prefetch_factor
 
 
 def batch_size(feed: Feed | None) -> LeverOffer:
-    """Return the offer of `batch_size`: it cannot be moved, and has the loader's value if known."""
     loader: Any = feed.loader() if feed else None
     owners = (loader, getattr(loader, "batch_sampler", None))
     sizes = (getattr(one, "batch_size", None) for one in owners)
@@ -335,14 +314,13 @@ def batch_size(feed: Feed | None) -> LeverOffer:
 
 
 def _why_workers(loader: DataLoader[Any] | None) -> str:
-    """Return why the loader cannot do without workers; empty: it can."""
     if getattr(loader, "persistent_workers", False):  # else PyTorch draws a seed in each epoch
         return "persistent_workers=True needs loader workers"
     return "its timeout needs loader workers" if getattr(loader, "timeout", 0) else ""
 
 
 def _rerun_refusal(loader: DataLoader[Any]) -> str | None:
-    """Return why a worker would run the script again; None if workers are forked."""
+    """Return None if workers are forked: they do not run the script again."""
     context: Any = loader.multiprocessing_context or multiprocessing
     # without `allow_none` this would fix the start method
     method = context.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]

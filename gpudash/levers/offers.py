@@ -16,15 +16,13 @@ class Family(Protocol):
     """Levers that are implemented together."""
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
-        """The family's levers, as offered now."""
+    def offers(self) -> tuple[LeverOffer, ...]: ...
 
     @property
-    def settings(self) -> Settings:
-        """The active values."""
+    def settings(self) -> Settings: ...
 
     def update(self, found: TrainingObjects) -> None:
-        """Act on these objects from now on, and read the script's own values from them."""
+        """Read also the script's own values from these objects."""
 
     def apply(self, wanted: Settings) -> None:
         """Make the wanted values of this family active. If it raises, nothing has changed."""
@@ -33,12 +31,10 @@ class Family(Protocol):
 class Computing(Family, Protocol):
     """A family that changes how a root's call is computed, and could break it."""
 
-    def around(self) -> Callable[[Call], Call] | None:
-        """Return what to put around each root's call; None: nothing."""
+    def around(self) -> Callable[[Call], Call] | None: ...
 
 
 def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> LeverOffer:
-    """Return the offer of a lever that cannot be moved here."""
     return LeverOffer(
         name=name,
         kind="choice",
@@ -59,7 +55,7 @@ def choice(
     source: str,
     helps: tuple[tuple[str, str], ...] = (),
 ) -> LeverOffer:
-    """Return the offer of the script's own value and of those that `why_not` has no reason for."""
+    """Offer the script's own value, and those that `why_not` has no reason for."""
     impossible = {value: why for value, why in why_not.items() if why and value != own}
     possible = [value for value in why_not if value not in impossible and value != own]
     return LeverOffer(
@@ -101,5 +97,4 @@ def canonical(offer: LeverOffer, text: str) -> str:
 
 
 def on_off(value: bool) -> str:  # noqa: FBT001  # it is the value
-    """Return a switch's value as text."""
     return "on" if value else "off"

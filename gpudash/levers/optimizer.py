@@ -1,7 +1,6 @@
 """Moves how the optimizer updates weights: in one fused kernel, in foreach kernels, or one by one.
 
-A checkpoint or a deep copy taken meanwhile has the script's own flags, and its device of `step`. A
-shallow copy shares groups and state, so it is moved and put back with the optimizer.
+A checkpoint or a deep copy taken meanwhile has the script's own flags, and its device of `step`.
 """
 
 import copy
@@ -62,7 +61,6 @@ class OptimizerForm:
         self._moved: list[_Moved] = []
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
         self._roots = found.roots
         if self._moved_to is None:  # else the flags are the lever's
@@ -70,7 +68,6 @@ class OptimizerForm:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         return (
             choice(
                 "fused_optimizer",
@@ -86,11 +83,9 @@ class OptimizerForm:
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         return {"fused_optimizer": self._moved_to or self._own}
 
     def apply(self, wanted: Settings) -> None:
-        """See Family."""
         wants = wanted["fused_optimizer"]
         value = wants if wants in FLAGS and wants != self._own else None
         if value == self._moved_to:
@@ -146,7 +141,7 @@ def _form(group: Group) -> str:
 
 
 def default_form(kinds: Iterable[tuple[type, str]]) -> str:
-    """Return the form that torch takes for weights of these types and devices if no flag is set."""
+    """Return the form that torch takes for these weights if no flag is set."""
     devices = _get_foreach_kernels_supported_devices()
     fits = all(kind in _foreach_supported_types and where in devices for kind, where in kinds)
     return "foreach" if fits else "single"
@@ -168,7 +163,6 @@ class _Moved:
         self._learn_groups(optimizer)
 
     def move(self) -> None:
-        """Give the optimizer these flags."""
         optimizer = self._optimizer()
         if optimizer is None:
             return
@@ -180,7 +174,6 @@ class _Moved:
         vars(optimizer)[AMP] = self._flags.get("fused", False)  # tells a GradScaler who unscales
 
     def put_back(self) -> None:
-        """Give the optimizer the script's flags back."""
         optimizer = self._optimizer()
         for hook in self._hooks:
             hook.remove()
@@ -202,7 +195,6 @@ class _Moved:
         self.move()
 
     def _flags_of(self, group: Group) -> Group:
-        """Return the values that a group, or the defaults, has for the moved flags."""
         return {name: group.get(name) for name in self._flags}
 
     def _own(self, optimizer: Optimizer) -> list[Group]:
@@ -224,10 +216,7 @@ class _Moved:
         return {"defaults": defaults, "state": states, "param_groups": groups}
 
     def _shared_with_a_copy(self, optimizer: Optimizer) -> dict[str, Any]:
-        """Return the state of a shallow copy, which shares groups that are still to be put back.
-
-        A hook in the copy keeps the optimizer alive, because they are put back through it.
-        """
+        """Have a shallow copy keep the optimizer alive: their groups are put back through it."""
 
         def saved_by(copied: Optimizer, saved: Group) -> Group:
             shared = copied.param_groups is optimizer.param_groups  # until it loads others
@@ -270,7 +259,7 @@ def _place_step(state: dict[str, Any], weight: Tensor, group: Group) -> None:
 
 
 def _why_not(optimizer: Optimizer, value: str) -> str | None:
-    """Return why the optimizer has no such form, by trying its class on small weights."""
+    """Try the optimizer's class on small weights."""
     weights = [weight for group in optimizer.param_groups for weight in group["params"]]
     if value == "fused" and not all(weight.is_floating_point() for weight in weights):
         return "its weights are not all real numbers"

@@ -1,8 +1,7 @@
 """Moves the precision of the layers: the script's own, TF32, or bf16 by autocast.
 
-The script's own precision is read from its autocast, its weights and its TF32 switches. An autocast
-is known if the model is called inside one, or if its `forward` is decorated with one. One in the
-code of a submodule is found only when the lever is moved to bf16, which is then refused.
+An autocast of the script's is known if the model is called inside one, or if its `forward` is
+decorated with one. One in a submodule is found only by a move to bf16, which is then refused.
 """
 
 import contextlib
@@ -42,7 +41,6 @@ class Precision:
         self._script_tf32: _Tf32 | None = None  # while TF32 is the lever's
 
     def update(self, found: TrainingObjects) -> None:
-        """See Family."""
         self._device = found.device
         self._roots = found.roots
         self._scaler = found.scaler
@@ -51,7 +49,6 @@ class Precision:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """See Family."""
         return (
             choice(
                 "precision",
@@ -67,11 +64,9 @@ class Precision:
 
     @property
     def settings(self) -> Settings:
-        """See Family."""
         return {"precision": self._moved_to or self._own}
 
     def apply(self, wanted: Settings) -> None:
-        """See Family."""
         wants = wanted["precision"]
         value = wants if wants in MOVES and wants != self._own else None
         if value == "tf32" and self._script_tf32 is None:
@@ -83,14 +78,12 @@ class Precision:
         self._moved_to = value
 
     def around(self) -> Callable[[Call], Call] | None:
-        """See Computing."""
         if self._moved_to != "bf16":
             return None
         return functools.partial(_autocast, self._device.type)
 
     @property
     def is_for_all(self) -> bool:
-        """Whether the value acts on all models of the process, as the switches of TF32 do."""
         return self._script_tf32 is not None
 
     @property
@@ -126,7 +119,6 @@ class Precision:
         return None
 
     def _sharded(self) -> str | None:
-        """Return why one rank alone cannot rehearse the model; None: it can."""
         if not self._is_shared:
             return None
         modules = [one for root in modules_of(self._roots) for one in root.modules()]
@@ -140,7 +132,7 @@ class Precision:
 
 
 def own_precision(found: TrainingObjects, tf32: "_Tf32") -> str:
-    """Return what the script's layers compute in: a value of the lever, or `SCRIPT`."""
+    """Return a value of the lever, or `SCRIPT`."""
     alive = [root for root in found.roots if root.module is not None]
     ways = {_half_of(root, scaler=found.scaler) for root in alive} or {None}
     if len(ways) > 1:
@@ -175,7 +167,7 @@ def _half_of(root: Root, *, scaler: bool) -> str | None:
 
 
 def _decorated(module: Any) -> str | None:
-    """Return what an autocast around the module's own `forward` says, as accelerate has one."""
+    """Look for an autocast around the module's own `forward`, as accelerate has one."""
     forward = getattr(module, "forward", None)
     for _ in range(DECORATORS):
         function = getattr(forward, "__func__", forward)
@@ -191,10 +183,7 @@ def _decorated(module: Any) -> str | None:
 
 
 def of_layers(roots: Iterable[nn.Module], switches: Sequence[str]) -> str:
-    """Return what these layers compute in with weights in float32, on a GPU that has TF32.
-
-    The switches are those of `_Tf32.newer`.
-    """
+    """Return what float32 weights compute in on a GPU with TF32, by `_Tf32.newer`'s switches."""
     matmul, conv, recurrent = (one == "tf32" for one in switches[:3])
     layers = (
         module
@@ -214,8 +203,6 @@ def _has_tf32(device: torch.device) -> bool:
 
 
 def _autocast(device_type: str, call: Call) -> Call:
-    """Return the call inside an autocast, with outputs cast back to float32."""
-
     def autocast_call(*args: Any, **kwargs: Any) -> Any:
         if torch.is_autocast_enabled(device_type):  # the script's own
             return call(*args, **kwargs)
@@ -231,8 +218,6 @@ def _as_float32(tensor: Tensor) -> Tensor:
 
 
 def _watched(device_type: str, call: Call) -> Call:
-    """Return the call; it raises Refusal if there is an autocast inside."""
-
     def watched_call(*args: Any, **kwargs: Any) -> Any:
         with _Autocasts(device_type) as autocasts:
             outputs = call(*args, **kwargs)
@@ -263,10 +248,9 @@ class _Autocasts(TorchFunctionMode):
 
 
 class _Tf32(NamedTuple):
-    """The script's TF32 settings.
+    """The script's TF32 settings, in both interfaces of PyTorch.
 
-    PyTorch has two interfaces. After a write through the newer one, reads through the older one
-    raise, and inductor reads through the older one.
+    After a write through the newer one, reads through the older one raise, such as inductor's.
     """
 
     older: tuple[str, bool] | None
@@ -277,7 +261,6 @@ class _Tf32(NamedTuple):
 
     @classmethod
     def now(cls) -> "_Tf32":
-        """Return the current settings."""
         try:
             older = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
         except RuntimeError:
@@ -289,7 +272,7 @@ class _Tf32(NamedTuple):
         return cls(older, tuple(place.fp32_precision for place in _places()))
 
     def switch_on(self) -> None:
-        """Turn TF32 on everywhere, through the interface that the script uses."""
+        """Go through the interface that the script uses."""
         if self.older:
             torch.set_float32_matmul_precision("high")
             torch.backends.cudnn.allow_tf32 = True
@@ -298,7 +281,6 @@ class _Tf32(NamedTuple):
                 place.fp32_precision = "tf32"
 
     def put_back(self) -> None:
-        """Restore the settings of both interfaces."""
         if self.older:
             torch.set_float32_matmul_precision(self.older[0])
             torch.backends.cudnn.allow_tf32 = self.older[1]

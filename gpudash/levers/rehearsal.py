@@ -1,13 +1,9 @@
 """Repeats a root's newest call, as the step has it, to see whether a lever breaks it.
 
-A call through which gradients pass is repeated forward and backward, another one forward alone.
-
 Random numbers and buffers are put back, and gradients are dropped. Python state that the script's
-`forward` keeps, such as a counter of calls, does change.
-
-For DistributedDataParallel the inner model is called, as the wrapper would wait for a backward
-pass. A collective in a rehearsal is refused: the rehearsal of another rank may fail before it, and
-then this rank would wait in vain.
+`forward` keeps, such as a counter of calls, does change. For DistributedDataParallel the inner
+model is called, as the wrapper would wait for a backward pass. A collective is refused: the
+rehearsal of another rank may fail before it, and then this rank would wait in vain.
 """
 
 import random
@@ -43,10 +39,7 @@ def rehearse(
     around: Callable[[Call], Call],
     clock: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> None:
-    """Run a root's newest call inside `around`, and undo its effects. Raises Refusal.
-
-    `clock` times the call and its backward pass alone.
-    """
+    """Undo the effects of the call; `clock` times it with its backward pass. Raises Refusal."""
     module, newest = root.module, root.newest
     if module is None or newest is None:
         raise Refusal("the model was not called in the newest step")
@@ -82,10 +75,7 @@ class Took(NamedTuple):
 
 
 def timed(calls: Iterable[tuple[Root, Callable[[Call], Call]]]) -> Took:
-    """Repeat the newest call of each root inside what is around it, and time them together.
-
-    Raises Refusal.
-    """
+    """Repeat the newest call of each root, and time them together. Raises Refusal."""
     called, repeats = list(calls), []
     for _ in range(1 + REPEATS):  # the first one warms up
         watch = Stopwatch()
@@ -106,7 +96,6 @@ class Stopwatch:
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """Time a block."""
         on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]  # in torch
         if on_gpu:
             torch.cuda.synchronize()  # sync: only when asked to rehearse
@@ -141,7 +130,6 @@ def _no_collectives() -> AbstractContextManager[object]:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error as a clause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = " ".join(lines[:2] if lines and lines[0].endswith(":") else lines[:1])
     name = type(error).__name__
@@ -149,7 +137,6 @@ def reason(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return the text, cut to the length of a reason."""
     return text if len(text) <= MAX_REASON else text[: MAX_REASON - 1] + "…"
 
 

@@ -39,17 +39,14 @@ class _Models(NamedTuple):
 
     @property
     def families(self) -> tuple[Computing, ...]:
-        """All of them."""
         return (self.compile, *self.others)
 
     @property
     def around(self) -> Callable[[Call], Call] | None:
-        """What is around each call; None: nothing."""
         layers = [layer for family in self.families if (layer := family.around())]
         return functools.partial(_wrapped, layers) if layers else None
 
     def rehearse(self) -> None:
-        """Run each model's newest call once. Raises Refusal."""
         for root in self.roots:
             if root.module is not None:
                 for around in filter(None, (self.precision.probe, self.around)):
@@ -77,11 +74,7 @@ class ScriptLevers:
         self.update(found)
 
     def update(self, found: TrainingObjects) -> None:
-        """Act on these objects from now on.
-
-        If models or optimizers are new, put their levers back, because nothing is known of how the
-        levers would affect the new objects.
-        """
+        """Put the levers back if models or optimizers are new: their effect there is not known."""
         objects = (*modules_of(found.roots), *found.optimizers)
         trained = tuple(weakref.ref(thing) for thing in objects)
         if self._trained_seen and trained != self._trained_seen:
@@ -101,13 +94,11 @@ class ScriptLevers:
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
-        """The offer of each lever, with the reason if it cannot be moved here."""
         offers = (offer for family in self._families for offer in family.offers)
         return (self._batch_size, *map(self._refused, offers))
 
     @property
     def settings(self) -> Settings:
-        """The active values."""
         moved = {
             name: value for family in self._families for name, value in family.settings.items()
         }
@@ -115,25 +106,21 @@ class ScriptLevers:
 
     @property
     def warmup_steps(self) -> int:
-        """Steps after the newest change that must not be measured."""
         # batches that are there already hide the loader's rate
         return WARMUP_STEPS + self._loader.held
 
     @property
     def burst_steps(self) -> int:
-        """How many batches arrive at a time: loader workers begin and finish together."""
+        """So many batches arrive at a time: loader workers begin and finish together."""
         return max(1, self._loader.num_workers)
 
     def begins(self, *, in_blocks: bool, anew: bool) -> None:
-        """See Levers."""
         self._loader.begins(in_blocks=in_blocks, anew=anew)
 
     def why_no_delay(self) -> str | None:
-        """Return why a delay does not reach the loader; None if it does."""
         return self._loader.why_no_delay()
 
     def resolve(self, changes: Settings) -> Settings:
-        """Return all settings after these changes. Raises Refusal."""
         settings = self.settings
         offers = {offer.name: offer for offer in self.offers}
         resolved = dict(settings)
@@ -149,7 +136,6 @@ class ScriptLevers:
         return resolved
 
     def needs_call(self, wanted: Settings) -> bool:
-        """Return whether the settings must be rehearsed on the roots' newest training call."""
         computed = self._computed(wanted)
         known = {self._computed(self.settings), self._computed(self._defaults()), *self._rehearsed}
         return computed not in known and bool(modules_of(self._trained.roots))
@@ -181,12 +167,10 @@ class ScriptLevers:
         self._wrap()
 
     def restore(self) -> None:
-        """Put everything back as the script had it."""
         self._loader.begins(in_blocks=False, anew=False)
         self._put(self._defaults())
 
     def timings(self) -> tuple[Timing, ...]:
-        """Time the models' newest calls with each value of what computes; nothing is compiled."""
         before, usual, found = self.settings, dict[bool, Took](), list[Timing]()
         for has_gradients in (True, False):
             with suppress(Refusal):
@@ -206,7 +190,6 @@ class ScriptLevers:
     def _timings(
         self, lever: str, value: str, models: _Models, usual: Mapping[bool, Took]
     ) -> Iterator[Timing]:
-        """Yield how long the calls take on which this value acts. Raises Refusal."""
         was_for_all = self._trained.precision.is_for_all
         self._compute(self.settings | {lever: value})
         is_for_all = self._trained.precision.is_for_all
@@ -229,7 +212,6 @@ class ScriptLevers:
             )
 
     def _timed(self, *, has_gradients: bool) -> Took:
-        """Return what the models' newest calls of a kind take now. Raises Refusal."""
         calls = [
             (root, models.around or _unchanged)
             for models in self._models
@@ -248,7 +230,6 @@ class ScriptLevers:
 
     @property
     def _models(self) -> tuple[_Models, _Models]:
-        """The models that train, and those without an optimizer."""
         return self._trained, self._frozen
 
     def _put(self, settings: Settings) -> None:
@@ -287,7 +268,6 @@ def _values(offer: LeverOffer) -> tuple[str, ...]:
 
 
 def _refusal(found: TrainingObjects) -> str | None:
-    """Return why no lever at all may be moved; None: they may."""
     if found.graphs:
         return "the script replays its steps as CUDA graphs"
     return None
@@ -305,7 +285,6 @@ def _wrapped(layers: list[Callable[[Call], Call]], call: Call) -> Call:
 
 
 def _is_traced() -> bool:
-    """Return whether `torch.jit` or `torch.func` is tracing or transforming the model."""
     if torch.compiler.is_dynamo_compiling():
         return False
     private = torch._C  # noqa: SLF001  # no public name

@@ -13,7 +13,6 @@ from torch.utils.data import DataLoader
 
 
 def each_tensor(change: Callable[[Tensor], Tensor], tree: Any) -> Any:
-    """Return the tree with each tensor changed."""
     # fast paths for most calls: PyTorch's own function takes 10 µs
     if isinstance(tree, Tensor):
         return change(tree)
@@ -41,11 +40,7 @@ class NewestCall(NamedTuple):
 
 
 class Root:
-    """A module whose calls are forward passes of the training.
-
-    It is a top-level module, or a submodule that the script calls without calling its owner.
-    Lightning calls modules in that way.
-    """
+    """A module that the script calls: a top-level one, or a submodule, as Lightning calls them."""
 
     def __init__(
         self, module: nn.Module, name: str | None = None, *, is_frozen: bool = False
@@ -75,10 +70,7 @@ class Root:
 
     @property
     def has_samples_first(self) -> bool:
-        """Whether the first dimension of what it is called with is known to be the samples.
-
-        A part of it that takes sequences may have them in its second dimension.
-        """
+        """A part that takes sequences may have the samples in its second dimension."""
         if self._has_samples_first is None:
             module = self.module
             parts = () if module is None else nn.Module.modules(module)
@@ -87,12 +79,11 @@ class Root:
 
     @property
     def module(self) -> nn.Module | None:
-        """The module; None once the script has released it."""
+        """None once the script has released it."""
         return self.module_ref()
 
 
 def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
-    """Return the roots' modules that still exist."""
     return alive(root.module for root in roots)
 
 
@@ -148,10 +139,9 @@ class TrainingObjects(NamedTuple):
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
-        """The optimizers that still exist."""
         return tuple(alive(ref() for ref in self.optimizer_refs))
 
 
 def alive(things: Iterable[T | None]) -> list[T]:
-    """Return the things that are not None; a module may be false, with a length of 0."""
+    """Keep a module that is false: its length may be 0."""
     return [thing for thing in things if thing is not None]

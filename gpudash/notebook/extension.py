@@ -1,8 +1,7 @@
 """`%load_ext gpudash`, `%gpudash` and `%unload_ext gpudash` in the kernel of a notebook.
 
-The kernel is a run of its own, as a command of `gpudash run` is: `gpudash attach` finds it by its
-directory. torch is hooked now, or once it is imported. Between two cells nothing trains, so a timer
-of the kernel's own event loop serves a dashboard. In a forked child nothing of this works.
+The kernel is a run of its own, which `gpudash attach` finds by its directory. Between two cells a
+timer of its event loop serves a dashboard. In a forked child nothing of this works.
 """
 
 import asyncio
@@ -65,7 +64,6 @@ class Notebook:
         self._look()
 
     def end(self) -> None:
-        """Take everything out of this kernel again."""
         if os.getpid() != self._pid:  # a forked child: all of this is its parent's
             return
         atexit.unregister(self.end)
@@ -116,7 +114,6 @@ class Notebook:
             self._hooks.cell_ends()
 
     def _look(self) -> None:
-        """Serve a dashboard while no cell runs, and again in a moment."""
         if not self._in_cell:
             self._serve()
         with suppress(RuntimeError):  # a terminal has no loop: a cell that trains serves there
@@ -127,7 +124,6 @@ class Notebook:
             self._hooks.look()
 
     def _show(self, line: str) -> None:
-        """Print what limits the training, and draw its rate and its steps over time."""
         if line.strip():
             _say("%gpudash takes no arguments")
             return
@@ -166,7 +162,6 @@ _loaded: list[Notebook] = []
 
 
 def load(shell: Any) -> None:
-    """Watch this kernel, and say how to look in."""
     if _loaded:
         _say("gpudash watches this kernel already")
         return
@@ -187,6 +182,5 @@ def load(shell: Any) -> None:
 
 
 def unload() -> None:
-    """Leave nothing of gpudash in this kernel."""
     while _loaded:
         _loaded.pop().end()

@@ -1,7 +1,4 @@
-"""The process that watches the kernel: it folds and draws, as the kernel must not.
-
-It runs in gpudash's own environment, which may be another than the kernel's.
-"""
+"""The process that watches the kernel: it folds and draws, as the kernel must not."""
 
 import json
 import os
@@ -51,10 +48,7 @@ class Watching:
             )
 
     def ask(self, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
-        """Return the answer's text and picture, or why there is none; wait while it starts.
-
-        `meanwhile` serves it: the newest steps may not have been fetched.
-        """
+        """Return the text and picture, or why there is none; call `meanwhile` while waiting."""
         until_s = time.monotonic() + watcher.PATIENCE_S
         while time.monotonic() < until_s:
             with suppress(OSError, ValueError):
@@ -67,7 +61,6 @@ class Watching:
         return self._why_not()
 
     def end(self) -> None:
-        """End it, and wait for that."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -43,7 +43,6 @@ class _Rank:
 
     @property
     def stands(self) -> bool:
-        """Whether no step is expected of it."""
         return self.state is not None and self.state.phase in ("paused", "parted")
 
     @property
@@ -68,7 +67,6 @@ class Hangs:
         self._requested_s: float | None = None
 
     def take(self, envelope: Envelope) -> None:
-        """Fold one envelope."""
         body = envelope.body
         match body:
             case Stacks():
@@ -82,13 +80,11 @@ class Hangs:
                 self._fold_rank(self._ranks.setdefault(envelope.rank, _Rank()), envelope.rank, body)
 
     def wants_stacks(self, now_s: float) -> bool:
-        """Return whether it is time to request stacks."""
         if self._for_s(now_s) is None:
             return False
         return self._requested_s is None or now_s - self._requested_s >= AGAIN_S
 
     def hang(self, now_s: float) -> Hang | None:
-        """Return the suspected hang; None while steps finish."""
         for_s = self._for_s(now_s)
         if for_s is None:
             return None
@@ -135,12 +131,10 @@ class Hangs:
             self._usual_s = None
 
     def _forget_from(self, world_size: int) -> None:
-        """Forget ranks that have ended and are not part of the restarted job."""
         left = self._ranks.items()
         self._ranks = {n: one for n, one in left if n < world_size or not one.has_parted}
 
     def _note_progress(self, at_s: float) -> None:
-        """Note that the training made progress at `at_s`, which ends a hang."""
         if self.newest_s is not None and at_s <= self.newest_s:
             return
         self.newest_s, self._requested_s = at_s, None
@@ -164,10 +158,9 @@ def _rank_stack(number: int, rank: _Rank, message: Stack) -> RankStack:
 
 
 def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
-    """Return the ranks that the others wait for: those in no collective, or in another one.
+    """Return the ranks in no collective, or in another one than the majority.
 
-    On a GPU the host does not wait in collectives. There, the ranks that are elsewhere than the
-    majority are returned.
+    On a GPU the host does not wait in collectives. There, they are elsewhere than the majority.
     """
     known = [one for one in stacks if one.is_known]
     absent = [one.rank for one in known if not one.collective]
@@ -184,7 +177,7 @@ def missing(stacks: Sequence[RankStack]) -> tuple[int, ...]:
 
 
 def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
-    """Return the ranks that have not joined a collective, by the flight recorders, and a clause."""
+    """Return the ranks that have not joined a collective, and a clause."""
     found = awaited({one.rank: one.joined for one in stacks if one.joined})
     if found is None:
         return (), ""
@@ -200,13 +193,11 @@ def _recorded(stacks: Sequence[RankStack]) -> tuple[tuple[int, ...], str]:
 
 
 def title(hang: Hang) -> str:
-    """Return a title with the time since the last step."""
     whose = "no rank has finished a step" if len(hang.stacks) > 1 else "no step"
     return f"{whose} for {hang.for_s:.0f} s"
 
 
 def clauses(hang: Hang) -> tuple[str, ...]:
-    """Return clauses on where the ranks are, missing ranks first."""
     if len(hang.stacks) == 1:
         return (f"it {fmt.plain(hang.stacks[0].doing)}",)
     recorded = filter(None, (fmt.plain(hang.recorded),))
@@ -218,14 +209,14 @@ def clauses(hang: Hang) -> tuple[str, ...]:
 
 
 def _waiting(stack: RankStack) -> RankStack:
-    """Return the stack with a backward pass described as waiting: other ranks are not in it."""
+    """Describe a backward pass as waiting: other ranks are not in it."""
     if stack.collective != BACKWARD:
         return stack
     return replace(stack, doing=stack.doing.replace("is in", "waits in", 1))
 
 
 def log_lines(hang: Hang) -> Iterator[str]:
-    """Yield the hang as log lines, a line for each call; equal stacks appear once."""
+    """Yield a line for each call; equal stacks appear once."""
     yield ": ".join(filter(None, (title(hang), ", ".join(clauses(hang)))))
     for lines, ranks in _grouped(hang.stacks, lambda one: one.lines):
         if lines:
@@ -234,7 +225,6 @@ def log_lines(hang: Hang) -> Iterator[str]:
 
 
 def _group_clauses(stacks: Sequence[RankStack], all_of_them: str) -> Iterator[str]:
-    """Yield a clause for each group of ranks that do the same."""
     groups = _grouped(stacks, lambda one: one.doing)
     for doing_, ranks in groups[:MOST_NAMED]:
         is_all = len(groups) == 1 and len(ranks) > 1 and all_of_them
@@ -263,7 +253,6 @@ def _names(ranks: Sequence[int]) -> str:
 def _grouped(
     stacks: Iterable[RankStack], key: Callable[[RankStack], KeyT]
 ) -> list[tuple[KeyT, list[int]]]:
-    """Return the ranks grouped by `key`, the smallest rank's group first."""
     groups: dict[KeyT, list[int]] = defaultdict(list)
     for one in stacks:
         groups[key(one)].append(one.rank)
@@ -287,8 +276,7 @@ class Awaited(NamedTuple):
 def awaited(by_rank: Mapping[int, Sequence[Joined]]) -> Awaited | None:
     """Return the oldest collective that has not completed; None if all have.
 
-    With several groups, prefer the one whose absent ranks wait in no collective themselves: the
-    other groups wait for those ranks.
+    Prefer one whose absent ranks wait in no collective: other groups wait for those ranks.
     """
     groups: dict[str, dict[int, Joined]] = defaultdict(dict)
     for rank, ones in by_rank.items():
@@ -316,7 +304,6 @@ def _of_group(ranks: Mapping[int, Joined]) -> Awaited | None:
 
 
 def _described(one: Joined) -> str:
-    """Return the collective as `all_reduce #1,418 (25 MiB)`."""
     size = "" if one.mib is None else f" ({fmt.memory(one.mib) if one.mib >= 1 else '< 1 MiB'})"
     group = "" if one.group_name in UNNAMED else f" of {one.group_name}"
     return f"{one.collective} #{one.waits_in:,}{group}{size}"

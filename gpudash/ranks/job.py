@@ -40,7 +40,6 @@ class Ranks:
         self._world_size = 1
 
     def take(self, envelope: Envelope) -> None:
-        """Fold one envelope: of a training process, of the session, or a reading."""
         body = envelope.body
         if isinstance(body, GpuReading):
             self._gpus.setdefault(body.uuid, RecentReadings()).add(body)
@@ -60,7 +59,6 @@ class Ranks:
 
     @property
     def lead(self) -> Rank:
-        """Rank 0."""
         return self._ranks[0]
 
     @property
@@ -71,12 +69,10 @@ class Ranks:
         return process is not None and process.gpus == 1 and self.gpu_uuid not in others
 
     def gpu_now(self) -> GpuReading | None:
-        """Return the current reading of rank 0's GPU."""
         readings = self._gpus.get(self.gpu_uuid or "")
         return None if readings is None else readings.now()
 
     def rate(self, now_s: float, *, rests: bool) -> Rate:
-        """Return the job's current rate; `rests` says that no step can finish."""
         own, others = self.lead.rate(now_s, rests=rests), self._others()
         steps_per_s, rates = own.steps_per_s or 0.0, {name: f"{name}_per_s" for name in SUMMED}
         whole = {
@@ -109,7 +105,6 @@ class Ranks:
         return _Others(max(self._world_size, len(ranks)) - ended - len(training), more)
 
     def rows(self, now_s: float, *, hang: bool = False) -> tuple[RankRow, ...]:
-        """Return a row for each rank; none for a single one."""
         if len(self._ranks) < 2:
             return ()
         heard_s = max(rank.heard_s for rank in self._ranks.values())
@@ -125,7 +120,6 @@ class Ranks:
         )
 
     def _state(self, rank: Rank, heard_s: float) -> RankState:
-        """Return a rank's state among the others; rank 0's end is the end of all."""
         phase = rank.state.phase
         if self.lead.state.phase in ENDED:
             phase = self.lead.state.phase
@@ -154,7 +148,7 @@ def _rounded(value: float | None) -> int | None:
 
 
 def _fresh(read: Mapping[KeyT, ReadingT | None]) -> dict[KeyT, ReadingT]:
-    """Return the readings without stale ones: those are of a lost node."""
+    """Leave out stale readings, which are of a lost node."""
     known = {key: one for key, one in read.items() if one is not None}
     newest_s = max((one.at_s for one in known.values()), default=0.0)
     return {key: one for key, one in known.items() if newest_s - one.at_s <= SILENT_S}

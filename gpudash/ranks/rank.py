@@ -36,7 +36,6 @@ class Rank:
         self._history = StepHistory()
 
     def fold(self, body: Event | Reading) -> None:
-        """Fold a message of this rank, or a reading of its processes."""
         match body:
             case State():
                 self._turn(body)
@@ -83,29 +82,24 @@ class Rank:
 
     @property
     def gpu_uuid(self) -> str:
-        """The GPU that it trains on; empty if that is unknown."""
         process = self.state.process
         return (process and process.device.uuid) or ""
 
     def host_now(self) -> HostReading | None:
-        """Return the current reading of its processes, with what the training reported."""
         told, host = self.report.values, self.host.now()
         if host is None:
             return HostReading(at_s=self.report.until_s, values=dict(told)) if told else None
         return replace(host, values=host.values | told)
 
     def rate(self, now_s: float, *, rests: bool) -> Rate:
-        """Return the current rate; `rests` says that no step can finish."""
         return self.recent.at_rest() if rests else self.recent.rate(now_s - self.busy_since_s)
 
     def in_a_step(self, name: str) -> float | None:
-        """Return `samples` or `tokens` of one of the steps reported last."""
         steps = self.report.steps
         amount: float | None = total(getattr(step, name) for step in steps)
         return None if amount is None else amount / sum(step.count for step in steps)
 
     def row(self, rank: int, state: RankState, now_s: float, *, hang: bool) -> RankRow:
-        """Return the row of a rank with this number, which is in this state among the others."""
         process, is_measured = self.state.process, state in ("training", "silent", "paused")
         rests = hang or state == "paused"
         rate = self.rate(now_s, rests=rests) if is_measured else UNKNOWN
@@ -126,24 +120,19 @@ class Rank:
 
 
 class WholeRun:
-    """The rate of a process's steps, without the first one, which starts the loader and compiles.
-
-    Pauses and lever changes are in no step's time.
-    """
+    """The rate of a process's steps, without the first, which starts the loader and compiles."""
 
     def __init__(self) -> None:
         self._steps = -1  # after the first one
         self._busy_s = 0.0
 
     def add(self, step: Step) -> None:
-        """Add a finished step."""
         counted = step.count if self._steps >= 0 else step.count - 1
         self._steps = max(self._steps, 0) + counted
         self._busy_s += counted * step.step_ms / 1e3
 
     @property
     def steps_per_s(self) -> float | None:
-        """Steps a second; None before the second step."""
         return self._steps / self._busy_s if self._busy_s > 0 else None
 
 
@@ -155,7 +144,6 @@ class StepHistory:
         self._ms, self._count = 0.0, 0  # sums over the newest second
 
     def add(self, step: Step) -> None:
-        """Add a step; steps come in order."""
         second = int(step.finished_s)
         if second not in self._means:
             self._ms, self._count = 0.0, 0
@@ -166,7 +154,7 @@ class StepHistory:
             del self._means[min(self._means)]
 
     def values(self, now_s: float) -> Values:
-        """Return the mean step time of each whole second in ms; None for seconds without a step."""
+        """None for seconds without a step."""
         end = int(now_s)
         first, newest = min(self._means, default=end), max(self._means, default=end)
         begin = max(first, newest - SPAN_S + 1, end - SPAN_S)

@@ -22,7 +22,6 @@ ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
 def now(steps_per_s: float | None) -> str:
-    """Return what current values are taken over, in words."""
     slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # 0 at rest
     return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
 
@@ -47,10 +46,7 @@ class RecentSteps:
         self._steps: deque[Step] = deque(maxlen=8192)
 
     def add(self, step: Step, *, in_block: bool = False) -> None:
-        """Add a finished step; the first one of another segment drops those before.
-
-        Blocks of a comparison drop nothing: they are too short, and values would flicker.
-        """
+        """Drop those of another segment, but none in blocks, which are short."""
         if self._steps and step.segment != self._steps[-1].segment and not in_block:
             self._steps.clear()
         self._steps.append(step)
@@ -58,18 +54,15 @@ class RecentSteps:
             self._steps.popleft()
 
     def longest_s(self) -> float:
-        """Return how long the longest of these steps took."""
         return max((step.step_ms for step in self._steps), default=0.0) / 1000
 
     def values(self) -> dict[str, float]:
-        """Return the means of their values by metric."""
         means = Means()
         for step in self._steps:
             means.add(step.values, step.count)
         return means.values()
 
     def at_rest(self) -> Rate:
-        """Return the rate while no step finishes: 0 for everything that is counted."""
         rate = self.rate(0.0)
         counted = (None if one is None else 0.0 for one in (rate.samples_per_s, rate.tokens_per_s))
         return Rate(0.0, next(counted), None, None, next(counted))
@@ -77,8 +70,8 @@ class RecentSteps:
     def rate(self, idle_s: float) -> Rate:
         """Return the rate, `idle_s` seconds after the newest step (0: a step follows at once).
 
-        Pauses do not dilute it. A step that takes longer than any of those before counts as
-        lasting until now, so that the rate of a stuck training falls towards 0.
+        A step that takes longer than any before counts as lasting until now, so that the rate of a
+        stuck training falls towards 0. Pauses do not dilute it.
         """
         if not self._steps:
             return UNKNOWN
@@ -106,13 +99,11 @@ class RecentReadings(Generic[ReadingT]):
         self._readings: deque[ReadingT] = deque()
 
     def add(self, reading: ReadingT) -> None:
-        """Add a reading."""
         self._readings.append(reading)
         while reading.at_s - self._readings[0].at_s >= NOW_S:
             self._readings.popleft()
 
     def now(self) -> ReadingT | None:
-        """Return the newest reading, with recent means where they apply; None before the first."""
         if not self._readings:
             return None
         newest = self._readings[-1]

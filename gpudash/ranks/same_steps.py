@@ -82,7 +82,6 @@ class SameSteps:
         self._open: dict[int, dict[int, list[Step]]] = {}
 
     def add(self, rank: int, step: Step) -> StepsOfAll | None:
-        """Add a step; return the newest block that it completes, if any."""
         if WAIT_MS not in step.values:
             return None
         self._size = self._size or _steps_in_block(step.step_ms)
@@ -128,10 +127,7 @@ class SameSteps:
 
 
 def over_others(values: Mapping[int, float]) -> dict[int, float]:
-    """Return how much larger each value is than the median of the others; needs two values.
-
-    Values are sorted once: leaving one out moves the middle by one place.
-    """
+    """Return how much larger each value is than the median of the others; needs two values."""
     ordered = sorted(values.items(), key=lambda one: one[1])
     middle = {(len(ordered) - 2) // 2, (len(ordered) - 1) // 2}
     return {
@@ -141,11 +137,7 @@ def over_others(values: Mapping[int, float]) -> dict[int, float]:
 
 
 def _late_beside(ranks: Mapping[int, RankMeans]) -> dict[int, float]:
-    """Return each rank's largest delay in `BESIDE` in ms; 0 if it is never late.
-
-    A late rank has nearly caught up at the end of `BESIDE`: the ranks that wait for it compute more
-    slowly meanwhile, and it need not wait for them.
-    """
+    """Return each rank's largest delay in ms within `BESIDE`; it nearly catches up at the end."""
     cut_alike = len({len(one.beside_ms) for one in ranks.values()}) == 1
     first = next(iter(ranks.values()))
     latest = dict.fromkeys(ranks, 0.0)
@@ -193,12 +185,10 @@ def _means(steps: Sequence[Step]) -> RankMeans:
 
 
 def _mean(steps: Sequence[Step], name: str) -> float:
-    """Return the mean of a metric; steps without it count as 0."""
     return fsum(step.values.get(name, 0.0) for step in steps) / len(steps)
 
 
 def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
-    """Return the time up to the end of each part of `BESIDE`; one part if steps are cut unlike."""
     ends_ms = []
     for step in steps:
         whole_ms = step.values.get(f"{BESIDE}_ms", 0.0)
@@ -211,10 +201,7 @@ def _beside(steps: Sequence[Step]) -> tuple[float, ...]:
 
 
 def _work(steps: Sequence[Step]) -> list[float]:
-    """Return the work of each step; empty if that of any step is unknown.
-
-    Padding is as much work as other tokens.
-    """
+    """Count padding as work; return nothing if any is unknown."""
     if all(step.tokens for step in steps):
         padding = (step.values.get("padding_tokens", 0.0) for step in steps)
         return [

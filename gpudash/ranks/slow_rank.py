@@ -71,7 +71,6 @@ class Stragglers:
         self._named: Straggler | None = None
 
     def take(self, rank: int, body: Event | Reading) -> None:
-        """Fold a rank's message, or a reading of a GPU or of the host."""
         match body:
             case StragglerShown():
                 self._said = body
@@ -93,7 +92,6 @@ class Stragglers:
                 self._readings.take(rank, body)
 
     def found(self) -> Straggler | None:
-        """Return the slow rank by the steps; None if there is none, or none is clearly slow."""
         named = self._named
         return named and replace(named, why=named.why or self._readings.why(named))
 
@@ -152,7 +150,7 @@ Excess = Callable[[StepsOfAll], Mapping[int, float]]
 def _behind(
     blocks: Sequence[StepsOfAll], excess: Excess, held: int | None, least_pct: float = LEAST_PCT
 ) -> int | None:
-    """Return the rank that clearly exceeds the others; `held`, the named one, may do so less."""
+    """Let `held`, the rank that is named already, exceed the others less clearly."""
     means = _means(blocks, excess)
     if len(means) < 2:
         return None
@@ -169,7 +167,6 @@ def _behind(
 
 
 def _held(named: Straggler | None, hidden: str = "") -> int | None:
-    """Return the rank already named for a lasting delay, or for the hidden excess `hidden`."""
     if named is None or named.why or named.kind == "wandering":
         return None
     if hidden:
@@ -178,7 +175,6 @@ def _held(named: Straggler | None, hidden: str = "") -> int | None:
 
 
 def _means(blocks: Sequence[StepsOfAll], excess: Excess) -> dict[int, _Mean]:
-    """Return the mean of each rank that is in all blocks."""
     excesses = [excess(block) for block in blocks]
     everywhere = set.intersection(*map(set, excesses))
     return {rank: _mean([one[rank] for one in excesses]) for rank in everywhere}
@@ -214,7 +210,6 @@ def _hidden(blocks: Sequence[StepsOfAll], rank: int, phase: str, excess: Excess)
 def _changing(
     blocks: Sequence[StepsOfAll], named: Straggler | None
 ) -> list[tuple[StepsOfAll, int]]:
-    """Return the blocks in which a rank is late, with that rank; empty if it does not change."""
     late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
     is_named = named is not None and named.kind == "wandering"
     often = len(late) >= OFTEN * (HOLDS if is_named else 1) * len(blocks)
@@ -223,7 +218,6 @@ def _changing(
 
 
 def _unequal(blocks: Sequence[StepsOfAll]) -> Straggler | None:
-    """Return an imbalance if in each step the rank with the most work is late; else None."""
     ranks = [means for block in blocks for means in block.ranks.values()]
     by_work_ms = fmean(one.by_work_ms for one in ranks)
     deviation_ms = fmean(one.own_deviation_ms for one in ranks)
@@ -257,7 +251,6 @@ def _late_in(block: StepsOfAll) -> int | None:
 def _described(
     late: Sequence[tuple[StepsOfAll, int]], blocks: Sequence[StepsOfAll], kind: Kind
 ) -> Straggler:
-    """Return the straggler of blocks with late ranks; the newest of them is named."""
     late_ms = fmean(block.late_ms[rank] for block, rank in late)
     phase, excess_ms = _slowest_phase(late, late_ms)
     return Straggler(
@@ -271,7 +264,7 @@ def _described(
 
 
 def _slowest_phase(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> tuple[str, float]:
-    """Return the phase with the largest excess and its ms; `""` if no phase explains the delay."""
+    """Return `""` if no phase explains the delay."""
     names = {name for block, rank in late for name in block.ranks[rank].phases_ms}
 
     def over(name: str) -> float:
@@ -292,14 +285,12 @@ def _slowest_phase(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> tu
 def _excess_ms(
     late: Sequence[tuple[StepsOfAll, int]], value: Callable[[StepsOfAll, int], float]
 ) -> float:
-    """Return the mean excess of the late ranks over the others' median."""
     return fmean(
         over_others({one: value(block, one) for one in block.ranks})[rank] for block, rank in late
     )
 
 
 def _has_more_work(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> bool:
-    """Return whether the late ranks' additional work explains the delay."""
     shares, own_ms = [], []
     for block, rank in late:
         work = {one: means.work for one, means in block.ranks.items() if means.work is not None}

@@ -43,29 +43,23 @@ class Frame(NamedTuple):
 
     @property
     def where(self) -> str:
-        """File and line, in short."""
         return f"{PurePath(self.file).name}:{self.line}"
 
 
 def frames(text: str) -> tuple[Frame, ...]:
-    """Return the calls of the stack, innermost first; other lines are skipped."""
     found = filter(None, map(FRAME.fullmatch, text.splitlines()))
     parts = (one.groups() for one in islice(found, MOST_FRAMES))
     return tuple(Frame(file or "???", line, function) for file, line, function in parts)
 
 
 def script_frame(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the innermost call of the script author's code, or else the innermost call."""
+    """Prefer the script author's code to the innermost call."""
     written = (frame for frame in stack if not LIBRARY.search(frame.file))
     return next(written, stack[0] if stack else None)
 
 
 def own_frame(stack: tuple[Frame, ...]) -> Frame | None:
-    """Return the script's innermost line, if it works there itself; None in a phase of torch's.
-
-    In a forward or backward pass, an optimizer's step or a loader, its code is another part of the
-    step.
-    """
+    """None in a phase of torch's, where the script's code is another part of the step."""
     for frame in stack:
         if not LIBRARY.search(frame.file):
             return frame
@@ -75,7 +69,7 @@ def own_frame(stack: tuple[Frame, ...]) -> Frame | None:
 
 
 def collective(stack: tuple[Frame, ...]) -> str:
-    """Return the collective that the process waits in, as the script calls it; empty if none."""
+    """Name it as the script calls it; empty if the process waits in none."""
     found = ""
     for frame in stack:
         if not LIBRARY.search(frame.file):
@@ -91,7 +85,7 @@ def collective(stack: tuple[Frame, ...]) -> str:
 
 
 def doing(stack: tuple[Frame, ...]) -> str:
-    """Return what the process does, as a predicate such as `is in backward (train.py:8)`."""
+    """Return a predicate such as `is in backward (train.py:8)`."""
     frame, waits_in = script_frame(stack), collective(stack)
     if frame is None:
         return "is at no known place"

@@ -36,12 +36,10 @@ class Readings:
         self._hosts: dict[int, HostReading] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
-        """Note the GPU that a rank trains on."""
         if uuid is not None:
             self._uuid_of[rank] = uuid
 
     def take(self, rank: int, reading: GpuReading | HostReading) -> None:
-        """Add a reading."""
         if isinstance(reading, HostReading):
             self._hosts[rank] = reading
         else:
@@ -51,14 +49,13 @@ class Readings:
                 readings.popleft()
 
     def why(self, straggler: Straggler) -> str:
-        """Return the reason as a clause; empty if none is seen or no single rank is slow."""
         if straggler.kind != "persistent":
             return ""
         by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
         return ", ".join(by_gpu) or ", ".join(self._host_is_late(straggler))
 
     def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
-        """Say that the rank waits for a core; the GPU also idles in what its host launches late."""
+        """Say that the rank waits for a core. Its GPU then idles, as launches come late."""
         if straggler.phase == "copy":
             return
         waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}

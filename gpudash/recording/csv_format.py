@@ -1,8 +1,7 @@
 """Format rows as CSV or JSON: one per interval and GPU, or per interval and rank.
 
-Every row is written with one call, so a killed process loses no written row. A last line without
-its line end is torn, and readers leave it out. An empty cell means "not measured". Numbers are in
-plain decimal notation.
+Every row is written with one call, so a killed process loses no written row. Readers leave out a
+torn last line. An empty cell means "not measured".
 """
 
 import csv
@@ -24,7 +23,7 @@ from gpudash.recording.rank_steps import RankSteps
 
 
 def cell(value: Any, holds: Column | None) -> str:
-    """Return a value as text; empty for None and for what is not finite."""
+    """Return an empty text for None and for what is not finite."""
     if isinstance(value, dict):
         return ";".join(f"{name}={cell(one, PAIRS_DIGITS)}" for name, one in value.items())
     digits = 0 if holds == "whole" else holds
@@ -35,12 +34,11 @@ def cell(value: Any, holds: Column | None) -> str:
 
 
 def columns() -> dict[str, Metric]:
-    """Return the columns and their metrics in order; new ones are only ever appended."""
+    """Return the columns in order; new ones are only ever appended."""
     return {name: metric for name, metric in METRICS.items() if metric.csv is not None}
 
 
 def cells(interval: Interval, origin: Origin) -> list[list[str]]:
-    """Return the rows of an interval: one for each rank, or each GPU, or one without any."""
     row = of_job(interval, origin)
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
     single = interval.gpus or (None,)  # a single rank has a row for each GPU
@@ -57,7 +55,6 @@ def cells(interval: Interval, origin: Origin) -> list[list[str]]:
 
 
 def of_job(interval: Interval, origin: Origin) -> dict[str, Any]:
-    """Return what all rows of an interval share, by metric."""
     time_s = interval.ended_s - origin.began_s
     return {
         "time_s": time_s,
@@ -72,10 +69,6 @@ def of_job(interval: Interval, origin: Origin) -> dict[str, Any]:
 
 
 def of_rank(rank: RankSteps, rated_s: float | None) -> dict[str, Any]:
-    """Return what one rank did in a row, by metric; None if not measured.
-
-    `rated_s` is what its rates are over; None: there are none.
-    """
     return rank.values | {
         "rank": rank.rank,
         "step": rank.step,
@@ -90,35 +83,30 @@ def of_rank(rank: RankSteps, rated_s: float | None) -> dict[str, Any]:
 
 
 def counts_of(rank: RankSteps) -> dict[str, int | None]:
-    """Return what its rates are of, by metric."""
     return {"steps_per_s": rank.steps, "samples_per_s": rank.samples, "tokens_per_s": rank.tokens}
 
 
 def of_gpu(gpu: GpuInterval | None) -> dict[str, Any]:
-    """Return what was read of a GPU, by metric."""
     return {"gpu_index": gpu.index, "gpu_uuid": gpu.uuid} | gpu.values if gpu else {}
 
 
 def wall_time(moment: datetime) -> str:
-    """Return a moment as ISO 8601 in UTC with milliseconds and `Z`."""
+    """Return ISO 8601 in UTC with milliseconds and `Z`."""
     rounded = moment.astimezone(UTC) + timedelta(microseconds=500)  # isoformat truncates
     return rounded.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def csv_lines(rows: Iterable[Iterable[str]]) -> bytes:
-    """Return the rows as complete CSV lines."""
     buffer = io.StringIO()
     csv.writer(buffer, lineterminator="\n").writerows(rows)
     return buffer.getvalue().encode()
 
 
 def json_lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    """Return the rows as JSON, an object a line."""
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def objects(rows: Iterable[Iterable[str]]) -> Iterator[dict[str, Any]]:
-    """Yield rows of a CSV as numbers and text; None if not measured."""
     for row in rows:
         held = zip(columns().items(), row, strict=True)
         yield {name: _value(cell, of.csv) for (name, of), cell in held}

@@ -44,7 +44,7 @@ NO_JSON = Metadata(started_utc="", interval_s=0.5, command=(), platform="", vers
 
 
 def log_or_csv(path: Path) -> Path:
-    """Return the log beside a CSV, which has more; or `path` if there is none of this version."""
+    """Prefer the log beside a CSV, which has more, if it is of this version."""
     log = path_beside(path, ".jsonl")
     is_log = path.suffix == ".csv" and log.is_file()
     return log if is_log and version_of(log) in (None, LOG_VERSION) else path
@@ -134,7 +134,6 @@ def _origin(metadata: Metadata) -> Origin:
 
 
 def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
-    """Return the interval of these rows. Raises DamagedError, or one of `NONSENSE`."""
     row = {name: cell for name, cell in rows[0].items() if cell}
     ended_s, began_s = float(row["time_s"]), before.ended_s if before else 0.0
     fields = {
@@ -168,7 +167,6 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
 
 
 def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None) -> RankSteps:
-    """Return what a rank did by its row; `before` is of the same process."""
     row = {name: cell for name, cell in cells.items() if cell}
     step, steps, length_s = int(row["step"]), interval.steps, interval.ended_s - interval.began_s
     if rate := float(row.get("steps_per_s", 0)):  # more exact than the times of rows

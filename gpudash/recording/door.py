@@ -37,7 +37,6 @@ def refuse_damaged(item: msgspec.Struct) -> None:
 
 
 def _refuse_wrong(values: Mapping[str, float | str]) -> None:
-    """Raise DamagedError for text in the place of a number, and for less than nothing."""
     for name, value in values.items():
         metric = METRICS.get(name)
         is_text = metric is not None and metric.csv == "text"

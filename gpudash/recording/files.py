@@ -14,11 +14,7 @@ class Output:
     """A file to write: at its path at once, or as a hidden draft that replaces it later."""
 
     def __init__(self, path: Path, *, draft: bool) -> None:
-        """Create the file and open it as `fd`. Raises RecordingError.
-
-        With `draft`, a file at `path` stays untouched until `take_place`; a device or a pipe is
-        written directly. Without, nothing may exist at `path`.
-        """
+        """Write a device or a pipe directly; without `draft`, nothing may exist at `path`."""
         self._path = path
         self._place = path
         self._made: Path | None = None
@@ -55,11 +51,7 @@ class Output:
         self._made = self._place
 
     def append(self, data: bytes, after: str = "") -> None:
-        """Write all of `data`; does nothing on a closed file.
-
-        Raises RecordingError on failure, once: the file is then truncated to its last size and
-        closed.
-        """
+        """Raise RecordingError once, on failure: the file is cut to its last size and closed."""
         if self.closed:
             return
         try:
@@ -75,7 +67,6 @@ class Output:
         self._size += len(data)
 
     def close(self) -> None:
-        """Close the file. Closing again does nothing."""
         if self.closed:
             return
         self.closed = True
@@ -85,7 +76,7 @@ class Output:
             self.failed = True
 
     def discard(self) -> None:
-        """Close and remove the file or its draft; a file that the draft would replace stays."""
+        """Keep a file that the draft would replace."""
         self.close()
         made, self._made = self._made, None
         if made is not None:
@@ -149,7 +140,6 @@ def _existing(path: Path) -> RecordingError:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Return why a file operation failed, in a few words."""
     if not isinstance(error, OSError):
         return str(error)
     plain = {
@@ -163,14 +153,13 @@ def reason(error: OSError | ValueError) -> str:
 
 
 def no_recording(path: Path) -> UsageError:
-    """Return the error for a file that is not a recording."""
     return UsageError(
         f"{shown(path)} is not a recording; valid: the .csv or the .jsonl that --record wrote"
     )
 
 
 def text_of(path: Path) -> str:
-    """Return the path as text for a message. Raises UsageError if it is not UTF-8."""
+    """Raise UsageError if the path is not UTF-8."""
     try:
         return str(path).encode().decode()
     except UnicodeEncodeError:

@@ -37,7 +37,7 @@ class GpuTrack:
         self._border: tuple[float, float | None] | None = None  # end of the last interval
 
     def add(self, sample: GpuReading) -> None:
-        """Add a sample, in any order; one from before the last interval's end is dropped."""
+        """Take samples in any order; drop one from before the last interval's end."""
         self.first_s = min(self.first_s, sample.at_s)
         hold(self._samples, sample)
         energy_j = sample.number("energy_j")
@@ -53,10 +53,7 @@ class GpuTrack:
         return self._counter[-1][0] if self._counter else inf
 
     def take(self, began_s: float, ended_s: float, settings_s: float) -> GpuInterval:
-        """Return the interval (began_s, ended_s] and forget its samples.
-
-        Its settings are active since `settings_s`; its values do not cover earlier time.
-        """
+        """Forget samples up to `ended_s`; values do not cover time before `settings_s`."""
         samples = take(self._samples, began_s, ended_s)
         values = over_time("gpu", [since(one, settings_s) for one in samples])
         energy_j = self._spent(began_s, ended_s)
@@ -78,7 +75,6 @@ class GpuTrack:
 
 
 def _counter_at(readings: list[tuple[float, float]], at_s: float) -> float | None:
-    """Return the counter at a moment, interpolated; None without near readings on both sides."""
     index = bisect_right(readings, at_s, key=itemgetter(0))
     if index == 0 or at_s - readings[index - 1][0] > ENERGY_REACH_S:
         return None

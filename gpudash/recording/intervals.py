@@ -1,12 +1,11 @@
 """Fold events and samples into interval rows. No I/O, no clock.
 
 A row covers (began_s, ended_s]. It is returned once nothing that belongs to it can still come, so
-no row is ever revised. Rows follow each other without a gap. They end on a grid of equal intervals,
-and where the last step before a lever change finished, so each row belongs to one segment. They
-also end where the first step after a change may start, so the change itself is in no row with
-steps. A step counts in the row in which it finished. `train_s` is the training time of a row, also
-of steps that finish later. So a setting's rate is the sum of its rows' timed steps over the sum of
-their `train_s`.
+no row is ever revised. Rows follow each other without a gap, on a grid of equal intervals. They
+also end at the last step before a lever change and where the first step after it may start: so
+each row belongs to one segment, and the change itself is in no row with steps. A step counts in
+the row in which it finished. `train_s` is the training time of a row, also of steps that finish
+later: a setting's rate is the sum of its rows' timed steps over the sum of their `train_s`.
 """
 
 from collections import deque
@@ -53,12 +52,11 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> int:
-        """The job's step count at the end: rank 0's, as all ranks train a step together."""
+        """Rank 0's step count at the end: all ranks train a step together."""
         return self.ranks[0].step
 
     @property
     def steps(self) -> int:
-        """Steps of the job in the row."""
         return self.ranks[0].steps
 
     @property
@@ -73,12 +71,10 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> int | None:
-        """Samples of these steps on all ranks."""
         return total(one.samples for one in self.ranks)
 
     @property
     def values(self) -> dict[str, float | str]:
-        """Values by metric: rank 0's."""
         return self.ranks[0].values
 
 
@@ -95,12 +91,7 @@ class _Segment(NamedTuple):
 
 
 class Intervals:
-    """Folds events and samples into complete rows.
-
-    One fold lives as long as the run; a recording begun later takes the rows from then on. The
-    worker's records come in order, and so do samples, at most `GRACE_S` late. The fold takes rank
-    0's messages, and passes them on to `ranks`, which is told of the other ranks by the caller.
-    """
+    """Folds rank 0's messages and all samples, which come at most `GRACE_S` late."""
 
     def __init__(
         self, began_s: float, interval_s: float = 0.5, ranks: RankTracks | None = None
@@ -125,7 +116,6 @@ class Intervals:
         self._closed = False
 
     def fold(self, item: Event | Reading) -> tuple[Interval, ...]:
-        """Fold one record; return the rows that are now complete."""
         match item:
             case State():
                 self._turn(item)
@@ -143,10 +133,7 @@ class Intervals:
         return self._complete(self._whole_s)
 
     def close(self, at_s: float) -> tuple[Interval, ...]:
-        """Return the remaining rows, the last of which ends at `at_s` or at a later known step.
-
-        The fold returns no rows afterwards.
-        """
+        """Return the remaining rows, up to `at_s` or to a later known step. None follow."""
         end_s = max(at_s, self._last_finish_s)
         rows = self._complete(end_s)
         if not self._closed and end_s > self._start_s:
@@ -198,7 +185,6 @@ class Intervals:
 
     @property
     def _whole_s(self) -> float:
-        """The time up to which nothing is missing, or waited for any longer."""
         overdue_s = self._known_s - GRACE_S
         metered_s = min((track.metered_s for track in self._gpus.values()), default=inf)
         sampled_s = max(self._sampled_s, overdue_s)
@@ -226,7 +212,6 @@ class Intervals:
         self._known_s = max(self._known_s, event.until_s)
 
     def _placed(self, step: Step | Untimed) -> Step | Untimed:
-        """Return the step, finished no earlier than the one before; note the borders it tells."""
         segment = step.segment
         # a step after an unannounced change still gets a row of its own segment
         step_ms = step.step_ms if isinstance(step, Step) else 0.0
@@ -309,7 +294,6 @@ class Intervals:
 
 
 def outside_s(began_s: float, ended_s: float, stretches: Iterable[tuple[float, float]]) -> float:
-    """Return how much of a span lies outside all stretches, which may overlap."""
     found_s, reached_s = 0.0, began_s
     for from_s, to_s in sorted(stretches):
         if to_s > from_s:

@@ -107,7 +107,6 @@ class LogLines:
         self._ended_s = 0.0
 
     def interval(self, interval: Interval) -> bytes:
-        """Return an interval's line, after a line of names if these are new."""
         fields = msgspec.to_builtins(interval)
         common = {name: fields.pop(name) for name in COMMON}
         values = {way: _short(way, value) for way, value in _flat(fields)}
@@ -119,7 +118,6 @@ class LogLines:
         return line + self._line([values.get(way) for way in self._names])
 
     def closed(self, account: TimeBreakdown | None) -> bytes:
-        """Return the last line."""
         return self._line(Closed(account=account))
 
     def _line(self, body: object) -> bytes:
@@ -128,20 +126,15 @@ class LogLines:
 
 
 def line_of(contents: Origin | Envelope) -> bytes:
-    """Return the line of the header, or of a message."""
     return _encode(contents) + b"\n"
 
 
 class LineReader(ABC):
-    """Reads a file of lines, also one that still grows: call `read` again for new lines.
-
-    At most one line is held in memory, and none longer than `LONGEST_LINE`.
-    """
+    """Reads a file of lines that may still grow, one of at most `LONGEST_LINE` at a time."""
 
     origin: Origin
 
     def __init__(self, path: Path) -> None:
-        """Open the file and read its first line. Raises UsageError."""
         self.path = path
         self.refused = 0
         """Number of invalid lines."""
@@ -162,26 +155,17 @@ class LineReader(ABC):
 
     @abstractmethod
     def _messages(self, line: bytes | None) -> Sequence[Logged]:
-        """Return a line's contents, or, for None, those held back until the end.
-
-        Raises one of `NONSENSE` for an invalid line.
-        """
+        """None stands for the file's end. An invalid line raises one of `NONSENSE`."""
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
     @property
     def share_read(self) -> float:
-        """How much of the file, at its present size, has been read: from 0 to 1."""
         return self._file.tell() / max(os.fstat(self._file.fileno()).st_size, 1)
 
     def read(self, most: int = 1000) -> list[Logged]:
-        """Return up to `most` next messages; none at the present end of the log.
-
-        Long lines give fewer. Invalid lines are left out and counted. Raises UsageError if the disk
-        fails.
-        """
+        """Leave out and count invalid lines. Raises UsageError if the disk fails."""
         found: list[Logged] = []
         size = 0
         while len(found) < most and (size < LONGEST_LINE or not found):
@@ -200,12 +184,10 @@ class LineReader(ABC):
         return found
 
     def __iter__(self) -> Iterator[Logged]:
-        """Yield the messages up to the log's present end."""
         while messages := self.read():
             yield from messages
 
     def _line(self) -> bytes | None:
-        """Return the next complete line; None if there is none, or if it is too long."""
         try:
             self._torn += self._file.readline(LONGEST_LINE + 1 - len(self._torn))
         except OSError as error:
@@ -262,7 +244,7 @@ class LogReader(LineReader):
 
 
 def version_of(path: Path) -> object:
-    """Return the version of a log; None if it is none."""
+    """Return None if the file is no log."""
     with suppress(OSError, *NONSENSE), open_input(path) as file:
         return decoded(file.readline(LONGEST_LINE), dict[str, Any])["gpudash_log"]
     return None
@@ -287,7 +269,6 @@ def _origin(path: Path, line: bytes) -> Origin:
 
 
 def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
-    """Yield every value in an interval's fields, with its path."""
     if len(way) == 1 and way[0] in LISTS:
         value = dict(enumerate(value))
     if isinstance(value, dict):
@@ -298,7 +279,6 @@ def _flat(value: Any, way: Way = ()) -> Iterator[tuple[Way, Any]]:
 
 
 def _refuse_tangled(names: Sequence[Way]) -> None:
-    """Raise DamagedError if these are not the paths of different values."""
     inner = {way[:length] for way in names for length in range(len(way))}
     inner |= {(), *((name,) for name in LISTS)}
     if len(set(names)) < len(names) or inner & set(names):
@@ -306,7 +286,6 @@ def _refuse_tangled(names: Sequence[Way]) -> None:
 
 
 def _nested(values: Iterator[tuple[Way, Any]]) -> dict[Any, Any]:
-    """Undo `_flat`, leaving out values that were not measured."""
     fields: dict[Any, Any] = {}
     for (*way, last), value in values:
         if value is not None:

@@ -1,7 +1,6 @@
 """Read and write the provenance of a recording: a JSON file beside the CSV.
 
-The file is replaced atomically, so a reader never sees half of it. `complete` is true only after
-the recording was closed in order, and the training had not failed.
+`complete` is true only after an orderly close of a training that had not failed.
 """
 
 import os
@@ -80,30 +79,26 @@ class Metadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def path_beside(csv_path: Path, suffix: str = ".json") -> Path:
-    """Return a CSV's companion: `run.json` for `run.csv`, `run.txt.json` for `run.txt`.
-
-    The provenance has the suffix `.json`, the log `.jsonl`.
-    """
+    """Return `run.json` for `run.csv`, but `run.txt.json` for `run.txt`."""
     if csv_path.suffix == ".csv":
         return csv_path.with_suffix(suffix)
     return csv_path.parent / (csv_path.name + suffix)  # with_name refuses "." and "/"
 
 
 def beside(recording: Path) -> Path:
-    """Return the path of the provenance of a recording, given as CSV or log."""
     is_log = recording.suffix == ".jsonl"
     return recording.with_suffix(".json") if is_log else path_beside(recording)
 
 
 def read(path: Path) -> Metadata | None:
-    """Return the provenance in this file; None if there is none, or it is not gpudash's."""
+    """Return None if there is no file, or if it is not gpudash's."""
     with suppress(OSError, DamagedError):
         return read_json(path, Metadata, LONGEST_JSON)
     return None
 
 
 def write(path: Path, contents: msgspec.Struct) -> None:
-    """Replace the file by these contents as JSON, atomically. Raises RecordingError."""
+    """Replace the file atomically. Raises RecordingError."""
     text = msgspec.json.format(msgspec.json.encode(contents), indent=2) + b"\n"
     try:
         replace_file(path, text)
@@ -112,5 +107,5 @@ def write(path: Path, contents: msgspec.Struct) -> None:
 
 
 def plain(argument: str) -> str:
-    """Return a command-line argument as valid text for JSON, whatever its bytes."""
+    """Return valid text for JSON, whatever the argument's bytes."""
     return os.fsencode(argument).decode("utf-8", "replace")

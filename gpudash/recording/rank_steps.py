@@ -63,12 +63,10 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def timed(self) -> int:
-        """Steps whose durations are known."""
         return sum(count for burst in self.bursts for _, count in burst.step_times)
 
     @property
     def untimed(self) -> int:
-        """Steps that were only counted."""
         return self.steps - self.timed
 
 
@@ -83,10 +81,7 @@ class _Known(NamedTuple):
 
 
 class RankTrack:
-    """One rank's messages for intervals that are not complete.
-
-    Rank 0 leads: it ends the intervals. What the others say is kept for a while if it is silent.
-    """
+    """One rank's messages. Rank 0 ends the intervals; if it is silent, the others' wait a while."""
 
     def __init__(self, rank: int, held_s: float) -> None:
         self._rank = rank
@@ -112,12 +107,11 @@ class RankTrack:
         self._holding: dict[str, float | str] = {}  # values that hold until they are told again
 
     def begin(self, process: int) -> None:
-        """Begin a row in which this process trains; they count from 0."""
+        """Each process counts its steps from 0."""
         if process > self._process:
             self._begin(process)
 
     def take(self, message: State | Progress | HostReading) -> None:
-        """Fold a state, a report of steps, or a reading of the rank's processes."""
         match message:
             case HostReading():
                 hold(self._readings, message, self._most_readings)
@@ -164,10 +158,7 @@ class RankTrack:
         return self.known_s is not None and self.known_s - at_s > self._held_s
 
     def row(self, ended_s: float, segment: int | None) -> RankSteps:
-        """Return what the rank did up to `ended_s`, and forget it.
-
-        Steps of segments after `segment`, if that is known of this rank, are of later rows.
-        """
+        """Leave steps after `segment`, if that is known of this rank, to later rows."""
         known = self._steps_until(ended_s, segment)
         steps = [step for step in known if isinstance(step, Step)]
         transform_ms, instruments_ms = self._reported_until(ended_s)
@@ -212,7 +203,6 @@ class RankTrack:
         return transform_ms, instruments_ms
 
     def _hold_loss(self) -> None:
-        """Note the newest known loss of a step up to the row's last."""
         while self._losses and self._losses[0][:2] <= (self._process, self._step):
             process, _, loss = self._losses.popleft()
             if process == self._process:
@@ -228,18 +218,16 @@ class RankTracks:
         self._world_size = 1
 
     def take(self, rank: int, message: State | Progress | HostReading) -> None:
-        """Fold a rank's message."""
         if isinstance(message, State) and message.process is not None:
             self._world_size = message.process.world_size
         self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
 
     def begin(self, process: int) -> None:
-        """Begin a row in which this process of rank 0 trains."""
         self._tracks[0].begin(process)
 
     @property
     def world_size(self) -> int:
-        """Number of ranks, including ranks that have sent nothing yet."""
+        """Ranks that have sent nothing yet count too."""
         return max(self._world_size, len(self._tracks))
 
     @property
@@ -249,7 +237,6 @@ class RankTracks:
         return min((one for one in known if one is not None), default=inf)
 
     def row(self, ended_s: float, segment: int) -> tuple[RankSteps, ...]:
-        """Return what each rank did up to `ended_s`; `segment` is that of rank 0's row."""
         return tuple(
             track.row(ended_s, None if rank else segment)
             for rank, track in sorted(self._tracks.items())
@@ -257,21 +244,18 @@ class RankTracks:
 
 
 def _amount(known: Sequence[Step | Untimed], of: Literal["samples", "tokens"]) -> int | None:
-    """Return what the steps were trained on; that of an untimed one is left out if not known."""
     each = ((getattr(one, of), isinstance(one, Step)) for one in known)
     amounts = [amount for amount, is_timed in each if is_timed or amount is not None]
     return total(amounts) if amounts or not known else None
 
 
 def in_order(report: Progress) -> Sequence[Step | Untimed]:
-    """Return all steps of a report in their order."""
     if not report.untimed:
         return report.steps
     return sorted((*report.steps, *report.untimed), key=lambda one: one.step)
 
 
 def _values(steps: Sequence[Step]) -> dict[str, float | str]:
-    """Return the means of the steps' values, and the percentiles of their durations."""
     means = Means()
     for step in steps:
         means.add(step.values, step.count)
@@ -281,7 +265,7 @@ def _values(steps: Sequence[Step]) -> dict[str, float | str]:
 
 
 def _mean_parts_ms(steps: Sequence[Step]) -> dict[str, tuple[float, ...]]:
-    """Return the mean parts of each phase that all measured steps cut alike, in ms."""
+    """Leave out a phase that the measured steps cut differently."""
     measured = [step for step in steps if has_phases(step.values)]
     counts = [step.count for step in measured]
     means = {}

@@ -18,14 +18,13 @@ MOST_HELD = 8192
 
 
 def hold(samples: list[ReadingT], sample: ReadingT, most: int = MOST_HELD) -> None:
-    """Insert a sample in order; if there are too many, drop every second one."""
+    """If there are too many samples, drop every second one."""
     insort(samples, sample, key=moment)
     if len(samples) > most:
         del samples[::2]
 
 
 def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[ReadingT]:
-    """Return the samples of (began_s, ended_s]; forget them and earlier ones."""
     first = bisect_right(samples, began_s, key=moment)
     end = bisect_right(samples, ended_s, key=moment)
     taken = samples[first:end]
@@ -34,7 +33,6 @@ def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[Readin
 
 
 def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]:
-    """Combine ordered readings into a value for each metric of this kind; absent if unmeasured."""
     values: dict[str, float | str] = {}
     for name, metric in METRICS.items():
         fold = FOLDS.get(metric.over_time)

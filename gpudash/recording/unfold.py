@@ -1,7 +1,4 @@
-"""Convert an interval back to messages, as a worker and a sampler could have sent them.
-
-So the views show a recording like a training. No I/O, no clock.
-"""
+"""Convert an interval back to messages, so that the views show a recording like a training."""
 
 from collections.abc import Iterator, Mapping
 
@@ -24,11 +21,9 @@ def unfold(
     gpus: Mapping[str, GpuReading] | None = None,
     counters: dict[str, float] | None = None,
 ) -> Iterator[tuple[int, Event | Reading]]:
-    """Yield rank and message: each rank's Progress and reading, rank 0's last; then the GPUs'.
+    """Yield rank and message: those of the ranks, rank 0's last; then the GPUs'.
 
-    Without a report of a rank there is no Progress. `gpus` has a reading of each GPU by UUID, for
-    values that an interval lacks: name and total memory. `counters` has each one's energy so far,
-    which this call adds to. A counter begins at 0 with the end of the first interval that has it.
+    `gpus` has names and total memory by UUID. This call adds to `counters`: the energy so far.
     """
     at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
     for rank in reversed(interval.ranks):
@@ -66,7 +61,6 @@ def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
 
 
 def _untimed(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Untimed]:
-    """Yield the steps that were only counted, as the row's first ones."""
     if rank.untimed:
         yield Untimed(
             step=rank.step - rank.timed,
@@ -79,7 +73,6 @@ def _untimed(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Unti
 
 
 def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
-    """Yield the bins back to back, each as the row's mean step scaled to the bin's step time."""
     times = [one for burst in rank.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(rank.timed, 1)
     values = _of_steps(rank)
@@ -111,7 +104,6 @@ def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
 
 
 def _of_steps(rank: RankSteps) -> dict[str, float]:
-    """Return the values of single steps: those of the table, and a workload's own phases."""
     return {
         name: value
         for name, value in rank.values.items()
@@ -120,7 +112,6 @@ def _of_steps(rank: RankSteps) -> dict[str, float]:
 
 
 def _of_processes(rank: RankSteps) -> dict[str, float | str]:
-    """Return what was read of the rank's processes, or told by them."""
     return {
         name: value
         for name, value in rank.values.items()

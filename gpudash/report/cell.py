@@ -24,7 +24,6 @@ LETTER = 6.6
 
 
 def lines(snapshot: Snapshot, steps_per_s: float | None) -> Iterator[str]:
-    """Yield what limits the training, or what is known so far; the rate is of all its steps."""
     if not snapshot.total_steps:
         yield "gpudash: no training step was seen so far"
         return
@@ -39,7 +38,7 @@ def lines(snapshot: Snapshot, steps_per_s: float | None) -> Iterator[str]:
 
 
 def picture(snapshot: Snapshot) -> str:
-    """Return rate and step time over time as one SVG; empty before a step was measured."""
+    """Empty before a step was measured."""
     bins = bins_of(snapshot.series, snapshot.elapsed_s)
     rate = throughput_chart(snapshot, bins)
     if rate is None:
@@ -69,7 +68,7 @@ def picture(snapshot: Snapshot) -> str:
 
 
 def _style() -> Element:
-    """Return the charts' style, for this picture alone: a notebook may put it into its own page."""
+    """Style this picture alone, as a notebook may put it into its own page."""
     css = files("gpudash.report").joinpath("charts.css").read_text(encoding="utf-8")
     scope = f".{SCOPE}"
     style = element("style")
@@ -78,7 +77,7 @@ def _style() -> Element:
 
 
 def _place(chart: Element, inside: list[Element], y: float) -> float:
-    """Put a chart below `y`; return where it ends."""
+    """Add the chart to `inside` below `y`; return where it ends."""
     *_, height = map(float, chart.attrib["viewBox"].split())
     chart.attrib |= {"y": f"{y + 6:.0f}", "width": f"{WIDTH:.0f}", "height": f"{height:.0f}"}
     chart.attrib.pop("class", None)

@@ -26,7 +26,7 @@ LETTER = 6.6
 
 
 def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
-    """Return the rate over time with labelled lever changes; None if no rate was measured."""
+    """None if no rate was measured."""
     data = throughput(snapshot)
     runs = bins.runs(snapshot.series, data.values)
     if not runs:
@@ -53,7 +53,6 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
 
 
 def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[StepPart]]:
-    """Return the mean step time over time as stacked columns, and the parts shown."""
     series, parts = snapshot.series, parts_of(snapshot)
     columns = [means(series.of(name), series.at_s, bins.stretches) for name in metrics_of(parts)]
     steps = [spent(parts, *of_one) for of_one in zip(*columns, strict=True)]
@@ -81,7 +80,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
 
 
 def _column(frame: ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
-    """Return the path of a column; absolute coordinates give neighbours exactly the same edge."""
+    """Absolute coordinates give neighbours exactly the same edge."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
 
@@ -90,7 +89,7 @@ def _column(frame: ChartFrame, begin_s: float, end_s: float, below: float, above
 
 
 def reading_chart(snapshot: Snapshot, one: ShownReading, bins: Bins) -> Element | None:
-    """Return a reading over time as a small curve; None if it has no values."""
+    """None if the reading has no values."""
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
@@ -106,7 +105,7 @@ def reading_chart(snapshot: Snapshot, one: ShownReading, bins: Bins) -> Element 
 
 
 def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
-    """Return one bar across the full width from parts of (label, class, share)."""
+    """Each of `shares` is (label, class, share)."""
     x, inside = 0.0, []
     for label, ink, share in shares:
         wide = WIDTH * share
@@ -117,7 +116,7 @@ def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
 
 
 def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
-    """Return a comparison's interval on an axis from -reach to +reach; None without one."""
+    """None without an interval; the axis goes from -reach to +reach."""
     if shown.change is None or shown.low is None or shown.high is None:
         return None
     wide, high = 180.0, 22.0
@@ -144,7 +143,6 @@ def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
 
 
 def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element]:
-    """Yield the blocks of comparisons as two bands, one for each side."""
     for side, y in (("a", frame.bottom - 10), ("b", frame.bottom - 5)):
         path = "".join(
             f"M{number(x)} {number(y)}h{number(max(end - x, 0.5))}v5H{number(x)}z"

@@ -36,11 +36,10 @@ class Bins(msgspec.Struct, frozen=True, kw_only=True):
     """Begin and end of each stretch, in seconds."""
 
     def x(self, at_s: float) -> float:
-        """Return the x coordinate of a moment."""
         return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
 
     def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
-        """Return runs of points (seconds, value), split where nothing was measured."""
+        """Split the runs where nothing was measured."""
         found = means(values, series.at_s, self.stretches)
         points = zip(self.times, found, strict=True)
         return [
@@ -76,20 +75,16 @@ class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bottom(self) -> float:
-        """The y coordinate of 0."""
         return self.above + self.height
 
     def y(self, value: float) -> float:
-        """Return the y coordinate of a value."""
         return self.bottom - self.height * min(max(value / self.top, 0.0), 1.0)
 
     def chart(self, title: str, about: str, inside: Sequence[Element]) -> Element:
-        """Return the whole chart with axes, and the grid behind `inside`."""
         axes = (*self._levels(), *self._times())
         return svg(title, about, [*axes, *inside], WIDTH, self.bottom + AXIS, class_="chart")
 
     def spark(self, title: str, inside: Sequence[Element]) -> Element:
-        """Return a small chart without numbers."""
         base = element(
             "line", x1=LEFT, x2=LEFT + PLOT, y1=self.bottom, y2=self.bottom, class_="grid"
         )
@@ -114,13 +109,12 @@ class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def curve(runs: Runs, frame: ChartFrame, ink: str) -> Iterator[Element]:
-    """Yield the areas below a curve, and the curve."""
     for kind, path in (("area", _area), ("line", _line)):
         yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
 
 
 def _line(run: Sequence[Point], frame: ChartFrame) -> str:
-    """Return the path of a curve; a single point becomes a visible dash."""
+    """Draw a single point as a visible dash."""
     points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
     if len(points) == 1:
         (x, y) = points[0]

@@ -23,10 +23,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(run: Replayed, command: Sequence[str], price: float | None = None) -> str:
-    """Return the page of a recording as HTML; `command` is named in its footer.
-
-    With the price of a GPU for an hour, settings have their cost, and verdicts what they save.
-    """
+    """With the price of a GPU for an hour, settings have a cost, and verdicts what they save."""
     style = element("style")
     folder = files("gpudash.report")
     style.text = "".join(
@@ -105,7 +102,6 @@ def _header(run: Replayed, title: str) -> Element:
 
 
 def _limit(run: Replayed) -> Iterator[Element]:
-    """Yield what limited the training for the longest time, in the dashboard's words."""
     for one in run.limits[:1]:
         text = said(one)
         evidence = "; ".join(one.answer.evidence)
@@ -162,7 +158,6 @@ def _legend(entries: Iterable[tuple[str, str]]) -> Element | None:
 
 
 def _reading(snapshot: Snapshot, one: ShownReading, chart: Element) -> Element:
-    """Return a row: label, curve, mean and scale."""
     series = snapshot.series
     (mean,) = means(one.past, series.at_s, [slice(0, len(series.at_s))])
     is_share = METRICS[one.metric].kind == "step"

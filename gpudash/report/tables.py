@@ -34,7 +34,6 @@ SPENT = {
 
 
 def limits(run: Replayed) -> Iterator[Element]:
-    """Yield the section with each limit's share of the training time, and when it began."""
     if len(run.limits) < 2:
         return
     began_s = run.origin.began_s
@@ -57,10 +56,7 @@ def limits(run: Replayed) -> Iterator[Element]:
 
 
 def answer(run: Replayed) -> Iterator[Element]:
-    """Yield the section with a step without each part, and the one of what each lever would bring.
-
-    Both are of the limit that held longest.
-    """
+    """Both sections are of the limit that held longest."""
     for one in (limit.answer for limit in run.limits[:1]):
         parts = (
             (
@@ -95,7 +91,6 @@ def _scrolled(head: Sequence[Element], rows: Iterable[Iterable[str]]) -> Element
 
 
 def changes(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the section of lever changes and pauses."""
     if snapshot.markers:
         rows = [(fmt.minutes(one.at_s), one.label) for one in snapshot.markers]
         inside = element(
@@ -108,7 +103,6 @@ def changes(snapshot: Snapshot) -> Iterator[Element]:
 
 
 def ranks(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the section with a row for each of several ranks."""
     if not snapshot.ranks:
         return
     columns = columns_of(snapshot)
@@ -119,7 +113,6 @@ def ranks(snapshot: Snapshot) -> Iterator[Element]:
 
 
 def history(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:
-    """Yield the section with a row for each setting tried."""
     if not any(one.steps for one in snapshot.results):
         return
     on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
@@ -134,8 +127,6 @@ def history(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]
 
 
 def _history_columns(known: Table) -> dict[str, Callable[[Result], Element]]:
-    """Return the cell of a setting under each title."""
-
     def of(text: Callable[[Result], str]) -> Callable[[Result], Element]:
         return lambda one: element("td", text(one))
 
@@ -165,7 +156,6 @@ def _history_columns(known: Table) -> dict[str, Callable[[Result], Element]]:
 
 
 def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element]:
-    """Yield the section of A/B verdicts with their intervals."""
     if snapshot.verdicts:
         reach = reach_of(snapshot.verdicts)
         rows = (_verdict(one, reach, price) for one in snapshot.verdicts)
@@ -176,7 +166,6 @@ def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element
 
 
 def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[Element, ...]:
-    """Return the cells of a row."""
     change = fmt.ABSENT if one.change is None else fmt.change(one.change, one.low, one.high)
     rates = [f"{fmt.figure(rate)} {one.unit}" for rate in one.rates]
     chart = interval_chart(one, reach)
@@ -196,7 +185,6 @@ def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[E
 
 
 def account(run: Replayed) -> Iterator[Element]:
-    """Yield the section about where the wall time went."""
     spent = run.account
     if spent.wall_s <= 0:
         return
@@ -223,7 +211,6 @@ def account(run: Replayed) -> Iterator[Element]:
 
 
 def settings(snapshot: Snapshot) -> Iterator[Element]:
-    """Yield the section with every lever's value."""
     tried: dict[str, dict[str, None]] = {}
     for result in snapshot.results:
         if result.workload == snapshot.workload:
@@ -256,7 +243,6 @@ def _unread(snapshot: Snapshot) -> str:
 
 
 def provenance(run: Replayed) -> Iterator[Element]:
-    """Yield the sections about the recording's origin and gpudash's notices."""
     process, origin = run.process, run.origin
     versions = origin.versions | (process.versions if process else {})
     device = run.snapshot.device

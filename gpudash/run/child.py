@@ -1,9 +1,8 @@
 """Start another Python that imports this gpudash, whatever the current folder.
 
-A worker gets a scratch directory. Its children keep their sockets there, and compilers their
-temporary files. The parent creates it before the start and removes it after the end. It holds a
-lock on it, which ends with the parent, however that ends. So a directory that a later start can
-lock is unused. (A process id would not show that where containers share the folder.)
+A worker gets a scratch directory for its children's sockets and compilers' temporary files. Its
+parent holds a lock on it, which ends with the parent: what a later start can lock is unused. (A
+process id would not show that where containers share the folder.)
 """
 
 import fcntl
@@ -27,12 +26,10 @@ NAME = re.compile(rf"{PREFIX}\w{{8}}{re.escape(SUFFIX)}")
 
 
 def command(*arguments: str) -> list[str]:
-    """Return the command line of a Python with these arguments, to be run in `environment()`."""
     return [sys.executable, "-P", *arguments]  # a folder of the user's may be named workloads
 
 
 def environment() -> dict[str, str]:
-    """Return the child's environment: this gpudash, and unbuffered output."""
     package_root = str(Path(gpudash.__file__).parents[1])
     paths = [package_root, os.environ.get("PYTHONPATH", "")]
     return os.environ | {
@@ -42,7 +39,6 @@ def environment() -> dict[str, str]:
 
 
 def run(*arguments: str, timeout_s: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a Python to its end; return its output. Raises subprocess.TimeoutExpired."""
     return subprocess.run(
         command(*arguments),
         env=environment(),
@@ -58,7 +54,7 @@ class Scratch:
     """A directory that is this process's until `cleanup`."""
 
     def __init__(self) -> None:
-        """Create the directory, and remove unused ones. Raises OSError."""
+        """Remove unused directories too. Raises OSError."""
         folder = scratch_folder()
         for path in Path(folder).glob(f"{PREFIX}*{SUFFIX}"):
             _remove_abandoned(path)
@@ -73,7 +69,6 @@ class Scratch:
                 os.close(self._fd)  # another start has removed it before it was locked
 
     def cleanup(self) -> None:
-        """Remove the directory; a second call does nothing."""
         if self._fd >= 0:
             shutil.rmtree(self.name, ignore_errors=True)
             os.close(self._fd)
@@ -81,7 +76,6 @@ class Scratch:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove a directory of this user's if no process holds its lock."""
     if NAME.fullmatch(path.name) is None:
         return
     with suppress(OSError):  # gone, a link, another user's
@@ -95,7 +89,7 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def scratch_folder() -> str:
-    """Return the folder for temporary files, or `/tmp` if its path is too long or no UTF-8."""
+    """Return `/tmp` if the folder's path is too long or no UTF-8."""
     usual = tempfile.gettempdir()
     is_fit = len(os.fsencode(usual)) <= LONGEST_FOLDER and usual.isprintable()
     return usual if is_fit else "/tmp"  # noqa: S108  # a private directory is made there

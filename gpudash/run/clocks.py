@@ -1,8 +1,4 @@
-"""Measure the difference to another node's clock, and convert its messages to the local clock.
-
-Monotonic clocks of nodes begin anywhere, so their times are never compared. The error of a measured
-difference is at most half the round trip.
-"""
+"""Measure another node's clock and convert its messages; the error is half a round trip at most."""
 
 from functools import cache
 from types import NoneType, UnionType
@@ -40,7 +36,7 @@ class ClockDifference:
         self._measured_s = 0.0
 
     def take(self, asked_s: float, theirs_s: float, now_s: float) -> None:
-        """Add a round trip: `asked_s` and `now_s` are local times, `theirs_s` the other clock's."""
+        """`asked_s` and `now_s` are local times, `theirs_s` is the other clock's."""
         within_s = (now_s - asked_s) / 2
         if within_s <= self.within_s + DRIFT * (now_s - self._measured_s):
             self.behind_s = (asked_s + now_s) / 2 - theirs_s
@@ -48,7 +44,6 @@ class ClockDifference:
 
 
 def moved(record: RecordT, by_s: float) -> RecordT:
-    """Return the record with all its moments `by_s` later, also in records that it contains."""
     moments, inner = _fields(type(record))
     changes: dict[str, object] = {}
     for name in moments:
@@ -66,7 +61,6 @@ def moved(record: RecordT, by_s: float) -> RecordT:
 
 @cache
 def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the fields that are moments, and the fields that contain records with moments."""
     fields = msgspec.structs.fields(kind)
     moments = tuple(field.name for field in fields if field.name in MOMENTS)
     inner = tuple(field.name for field in fields if _contains_moments(field.type))
@@ -74,7 +68,6 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, ...], tuple[str, ...
 
 
 def _contains_moments(kind: object) -> bool:
-    """Return whether this is a list of records with moments, or such a record or None."""
     items = get_args(kind)
     if not (get_origin(kind) is tuple or (isinstance(kind, UnionType) and NoneType in items)):
         return False

@@ -22,7 +22,6 @@ class CodeLooks:
     def __init__(
         self, ask: Callable[[], StackReply | None], say: Callable[[CodeLines], None]
     ) -> None:
-        """`ask` asks rank 0's process for its stack, `say` receives what was found."""
         self._ask, self._say = ask, say
         self._random = Random(0)  # no secret
         self._of: tuple[object, ...] = ()
@@ -32,7 +31,6 @@ class CodeLooks:
         self._found: Counter[Frame] = Counter()
 
     def look(self, now_s: float, snapshot: Snapshot) -> None:
-        """Ask, read an answer, and report the lines after the last look; costs nothing else."""
         of = (snapshot.worker_pid, snapshot.workload, snapshot.settings)
         if of != self._of:
             self._of, self._reply, self._left, self._found = of, None, LOOKS, Counter()

@@ -1,7 +1,4 @@
-"""Run an experiment's blocks on the training, and report its state and verdict.
-
-An experiment is what can be run in blocks: a comparison, a sweep, a tune, or a proof by slowing.
-"""
+"""Run an experiment in blocks on the training: a comparison, sweep, tune, or proof by slowing."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -18,10 +15,7 @@ from workloads.levers import phrase
 
 
 class Experiment(Protocol):
-    """Chooses the blocks that the worker runs, and folds their results.
-
-    Only the session's thread calls it; `done` may be read from any thread.
-    """
+    """Chooses blocks. Only the session's thread calls it; any thread may read `done`."""
 
     done: bool
     """Whether no block of it is running or left."""
@@ -32,11 +26,7 @@ class Experiment(Protocol):
         """Return the blocks that the worker in this state runs under this run number, if any."""
 
     def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record that came after `begin`; after another worker has started, none counts.
-
-        Returns blocks to run instead of the present ones, where none at all ends the run; else
-        None.
-        """
+        """Return blocks to run instead; an empty tuple ends the run, None changes nothing."""
 
     def shown(self) -> ComparisonShown | SlowingShown | None:
         """Return the experiment's state for the screen; None if it shows none."""
@@ -50,7 +40,6 @@ class Conductor:
         send: Callable[[int, tuple[Block, ...]], None],
         emit: Callable[[Event], None],
     ) -> None:
-        """`send` sends the blocks of a run, `emit` receives events about the experiment."""
         self._send = send
         self._emit = emit
         self.run = 0
@@ -60,16 +49,12 @@ class Conductor:
         self._shown: ComparisonShown | SlowingShown | None = None
 
     def conduct(self, experiment: Experiment, state: State | None) -> None:
-        """Begin the experiment, as soon as a worker is ready; `state` is the newest."""
         self._experiment, self._waits = experiment, True
         self._begin(experiment, state)
         self._show(experiment)
 
     def cancel(self, reason: str) -> str | None:
-        """End a comparison, and return what it has found; a sweep goes on with the next worker.
-
-        None if no comparison was running. A proof by slowing ends with what it has.
-        """
+        """Return None if no comparison was running. A sweep goes on with the next worker."""
         experiment = self._experiment
         if not isinstance(experiment, BlockTrial) or experiment.is_over:
             return None
@@ -84,7 +69,6 @@ class Conductor:
         return f"{experiment.name}: {experiment.verdict or experiment.failure or reason}"
 
     def fold(self, item: Event | Reading, state: State | None) -> None:
-        """Fold one record."""
         experiment = self._experiment
         if experiment is None:
             return
@@ -104,7 +88,6 @@ class Conductor:
             self._send(self.run, experiment.begin(state, self.run))
 
     def _report(self, experiment: Experiment, known: str | None) -> None:
-        """Show the experiment, and emit its verdict unless it is `known`."""
         self._show(experiment)
         for line in experiment.news() if isinstance(experiment, Tuning) else ():
             self._emit(Notice(text=line))

@@ -1,8 +1,7 @@
 """Have PyTorch dump its flight recorder, and read which collectives a process has joined.
 
-This works if the user has named pipes for it. A thread of PyTorch creates them, polls them once a
-second and writes a file. gpudash itself names none: if a pipe cannot be created, as in a folder
-that is gone, PyTorch aborts the training.
+PyTorch takes requests on pipes that the user has named. gpudash itself names none: if a pipe
+cannot be created, as in a folder that is gone, PyTorch aborts the training.
 """
 
 import os
@@ -83,7 +82,6 @@ class Written:
         self._before = self._newest = _version(path)
 
     def joined(self) -> tuple[Joined, ...] | None:
-        """Return which collectives the process has joined; None while the file is not complete."""
         newest, self._newest = self._newest, _version(self._path)
         if self._newest is None or self._newest != newest or newest == self._before:
             return None
@@ -93,7 +91,7 @@ class Written:
 
 
 def ask(pid: int) -> Written | None:
-    """Request a dump; None if the user has named no pipes, or the process has none open."""
+    """Return None if the user has named no pipes, or the process has none open."""
     try:
         said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
         environment = dict(os.fsdecode(one).partition("=")[::2] for one in said)
@@ -116,10 +114,7 @@ def ask(pid: int) -> Written | None:
 
 
 def joined(raw: bytes) -> tuple[Joined, ...] | None:
-    """Return each group's newest collective, and the oldest that has not completed.
-
-    None if `raw` is not a complete dump.
-    """
+    """Return None if `raw` is not a complete dump."""
     try:
         dump = msgspec.convert(_Plain(BytesIO(raw)).load(), _Dump)
     except Exception:  # noqa: BLE001  # a pickle may end anywhere, in anything
@@ -161,7 +156,6 @@ class _Plain(pickle.Unpickler):
 
 
 def _pipe(pid: int, stem: str) -> tuple[str, str] | None:
-    """Return the pipe with this stem that the process has open, and its rank."""
     folder, name = os.path.split(stem)
     place = os.path.realpath(_beside(pid, folder, ""))
     pattern = re.compile(rf"{re.escape(os.path.join(place, name))}(\d+)\.pipe")  # noqa: PTH118
@@ -174,7 +168,6 @@ def _pipe(pid: int, stem: str) -> tuple[str, str] | None:
 
 
 def _file(environment: dict[str, str]) -> tuple[str, str]:
-    """Return the folder of the file that PyTorch writes, and its name without the rank."""
     for name in FILES:
         if said := environment.get(name):
             return os.path.split(said)
@@ -183,12 +176,10 @@ def _file(environment: dict[str, str]) -> tuple[str, str]:
 
 
 def _beside(pid: int, folder: str, name: str) -> Path:
-    """Return the path as the process resolves it."""
     return Path(f"/proc/{pid}/cwd").readlink() / folder / name
 
 
 def _version(path: Path) -> tuple[int, int, int] | None:
-    """Return values that change when the file is written; None without a file."""
     try:
         about = path.stat()
     except OSError:

@@ -31,7 +31,6 @@ class Fold:
     def __init__(
         self, plan: Plan, began_s: float, notify: Callable[[str], None] = lambda _sentence: None
     ) -> None:
-        """`notify` receives sentences for the user."""
         self.live = LiveView(plan, began_s)
         self._notify = notify
         self._passed_over = False  # there are more ranks than can be followed
@@ -49,13 +48,11 @@ class Fold:
         return self._normaliser.take(envelope)
 
     def stamp_own(self, envelope: Envelope) -> Envelope:
-        """Return a message of the session itself in terms of the run, for the methods below."""
         if isinstance(envelope.body, AnswerShown):
             self._said = envelope.body
         return self._normaliser.take_own(envelope)
 
     def take(self, envelope: Envelope) -> None:
-        """Fold a stamped message."""
         rank, body = envelope.rank, envelope.body
         is_beside = isinstance(body, Hello) and envelope.source != "training"
         if is_beside or self._is_beyond(rank):
@@ -71,11 +68,10 @@ class Fold:
             self.limits.fold(body, self._answers.newest)
 
     def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
-        """Take the newest profile: the answer rests on it as long as these settings hold."""
+        """Rest the answer on the newest profile as long as these settings hold."""
         self._profiled = workload, settings, summary
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Look for the answer; return the snapshot to show at `now_s`."""
         shown = self.live.snapshot(now_s, hang)
         snapshot = replace(shown, straggler=self.stragglers.straggler)
         self._look_s = inf if self._answers.is_told else now_s + LOOK_S
@@ -83,7 +79,6 @@ class Fold:
         return replace(snapshot, answer=self._answers.newest)
 
     def unsaid(self, at_s: float) -> AnswerShown | None:
-        """Return the newest answer, unless a message of the session has said it."""
         newest, said = self._answers.newest, self._said
         is_said = said is not None and said.answer is newest
         return None if is_said else AnswerShown(at_s=at_s, answer=newest)
@@ -94,7 +89,6 @@ class Fold:
         return self.live.ranks.lead.whole_run.steps_per_s
 
     def _is_beyond(self, rank: int) -> bool:
-        """Return whether there are more ranks than can be followed; say so once."""
         if rank >= MOST_RANKS and not self._passed_over:
             self._passed_over = True
             most = f"{MOST_RANKS:,}"
@@ -102,7 +96,6 @@ class Fold:
         return rank >= MOST_RANKS
 
     def _profile_of(self, snapshot: Snapshot) -> Summary | None:
-        """Return the summary of a profile with the present settings; None without one."""
         if self._profiled is None:
             return None
         workload, settings, summary = self._profiled

@@ -1,7 +1,4 @@
-"""Start, signal and end a command that is only measured: nothing of it outlives its measurement.
-
-A guardian holds it (`guardian.py`). It is over when the command and all its descendants have ended.
-"""
+"""Hold, by `guardian.py`, a command that is only measured: it is over with its last descendant."""
 
 import os
 import socket
@@ -46,7 +43,7 @@ class Guarded(Foreground):
         return int(said[1:])
 
     def signal(self, number: int) -> None:
-        """Pass the signal on. One that asks to end is followed by harder ones."""
+        """Follow a signal that asks to end by harder ones."""
         with suppress(OSError):  # it has ended
             self._connection.send(bytes([number]))
 
@@ -63,7 +60,6 @@ class Guarded(Foreground):
         return int(self._last_word)
 
     def _receive(self) -> bytes:
-        """Return what the guardian says next; nothing if it was killed."""
         with suppress(OSError):
             return self._connection.recv(WORD_BYTES)
         return b""

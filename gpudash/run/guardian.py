@@ -1,12 +1,9 @@
 """Hold a command that is started only to be measured, so that nothing of it outlives that.
 
 The guardian is a process between gpudash and the command. The kernel gives it the orphans among
-the command's descendants, so it loses none: no child of a wrapper, no background job, nothing in a
-session of its own. It ends after the last of them. When its connection to gpudash ends, however
-gpudash has ended, it ends them all.
-
-It runs as a file and imports only the standard library, as the keeper does. It has a process group
-of its own, which no signal of the terminal reaches; the command is in gpudash's.
+the command's descendants, so it loses none. It ends after the last of them. When its connection
+to gpudash ends, it ends them all. It runs as a file and imports only the standard library. It has
+a process group of its own, which no signal of the terminal reaches; the command is in gpudash's.
 """
 
 import ctypes
@@ -47,20 +44,16 @@ class Escalation:
         self._due: list[tuple[float, int]] = []
 
     def begin(self, now_s: float, course: Sequence[tuple[float, int]]) -> None:
-        """Follow this course from now on, instead of another one."""
         self._due = [(now_s + after_s, number) for after_s, number in course]
 
     @property
     def has_begun(self) -> bool:
-        """Whether a course is followed."""
         return bool(self._due)
 
     def wait_s(self, now_s: float) -> float | None:
-        """Return the seconds until a signal is due; None before a begin."""
         return max(self._due[0][0] - now_s, 0.0) if self._due else None
 
     def take(self, now_s: float) -> Iterator[int]:
-        """Yield the signals that are due; the last one again and again."""
         while self._due and self._due[0][0] <= now_s:
             _, number = self._due.pop(0)
             if not self._due:
@@ -79,7 +72,6 @@ class Guardian:
         self._is_watched = True  # gpudash is there
 
     def run(self) -> None:
-        """Serve until the end, and tell the exit code."""
         try:
             while not self._reap():
                 self._turn()
@@ -89,7 +81,6 @@ class Guardian:
             self._connection.sendall(str(self._exit).encode())
 
     def _reap(self) -> bool:
-        """Take leave of those that have ended; return whether none is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)

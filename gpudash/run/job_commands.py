@@ -52,7 +52,6 @@ class JobCommands:
         self._at_step = 0  # of the newest command for all ranks
 
     def take(self, command: AnyCommand) -> None:
-        """Queue a command, which `turn` sends."""
         wait_s = GATHER_S if self._world_size == 1 else math.inf
         self._unsent.append((command, time.monotonic() + wait_s))
 
@@ -62,10 +61,7 @@ class JobCommands:
         return [*self._send_on(members), *self._left_over(members)]
 
     def note(self, envelope: Envelope, rank: int) -> None:
-        """Note a process's message: it may be an answer, or a start that resets the step count.
-
-        One answer to a command is passed on: rank 0's, or another rank's if rank 0 is lost.
-        """
+        """Pass on one answer to a command: rank 0's, or another rank's if rank 0 is lost."""
         if isinstance(envelope.body, State) and envelope.body.process != self._processes.get(rank):
             self._processes[rank] = envelope.body.process
             self._at_step = 0
@@ -81,7 +77,6 @@ class JobCommands:
                 del self._pending[number]
 
     def _send_on(self, members: Sequence[Member]) -> list[Envelope]:
-        """Send queued commands in order, each once all its receivers are connected."""
         unanswered = []
         while self._unsent:
             command, until_s = self._unsent[0]
@@ -105,7 +100,6 @@ class JobCommands:
         return unanswered
 
     def _ask_again(self, members: Sequence[Member]) -> None:
-        """Send commands again that reached rank 0 after their step."""
         for pending in [one for one in self._pending.values() if one.is_late and one.tries < TRIES]:
             receivers = [member for member in members if member.key in pending.receivers]
             self._hand_over(pending.command, receivers, pending.tries + 1)
@@ -119,14 +113,12 @@ class JobCommands:
             member.send(command)
 
     def _step_for_all(self, members: Iterable[Member], margin: int) -> int:
-        """Return a step that no rank has reached yet, after which all ranks change."""
         ahead = max(one.steps_in(AHEAD_S) for one in members) + AHEAD_STEPS
         newest = max(member.step_now() for member in members)
         self._at_step = max(self._at_step, newest + margin * ahead)
         return self._at_step
 
     def _left_over(self, members: Sequence[Member]) -> list[Envelope]:
-        """Return answers for commands that rank 0 will not answer any more."""
         found = []
         here = {member.key: member.rank for member in members}
         for number, pending in list(self._pending.items()):
@@ -159,7 +151,6 @@ class _Pending:
 
 
 def _unanswered(command: AnyCommand, why: str) -> Envelope:
-    """Return an answer to a command that no process answers."""
     now_s, mine = time.monotonic(), (command.id,)
     body: Event
     match command:

@@ -1,10 +1,8 @@
 """Hold the terminal of a user's command, so that dashboards may connect, leave and die.
 
-The keeper is a process of its own. It starts the command on a pseudo-terminal as a shell would,
-reads all output, keeps the newest, and serves one dashboard at a time. It ends after the command.
-
-It runs as a file and imports only the standard library: so it stays small, and the command's
-environment is not changed.
+The keeper is a process of its own, which starts the command on a pseudo-terminal, serves one
+dashboard at a time, and ends after the command. It runs as a file and imports only the standard
+library: so it stays small, and the command's environment is not changed.
 """
 
 import fcntl
@@ -50,7 +48,6 @@ OF_A_SHELL = ("INT", "QUIT", "TERM", "HUP", "TSTP", "TTIN", "TTOU", "PIPE", "XFS
 
 
 def message(kind: bytes, payload: bytes | str = b"") -> bytes:
-    """Return an encoded message."""
     body = payload.encode() if isinstance(payload, str) else payload
     return HEAD.pack(kind, len(body)) + body
 
@@ -62,7 +59,6 @@ class Messages:
         self._received = bytearray()
 
     def take(self, received: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield kind and payload of each complete message."""
         self._received += received
         while len(self._received) >= HEAD.size:
             kind, length = HEAD.unpack_from(self._received)
@@ -82,7 +78,6 @@ def write_facts(
     is_kept: bool,
     is_notebook: bool = False,
 ) -> None:
-    """Write what runs, and that this process has started it, for `gpudash attach`."""
     facts = {
         "name": name,
         "command": command,
@@ -102,7 +97,7 @@ def write_facts(
 
 
 def began_ticks(pid: int) -> int:
-    """Return when the process began, in the kernel's ticks; -1 if it is not alive."""
+    """Return the kernel's ticks; -1 if the process is not alive."""
     try:
         state, *numbers = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except (OSError, ValueError):
@@ -137,22 +132,18 @@ class _Viewer:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something to send."""
         return bool(self._leaving or self._output)
 
     def show(self, printed: bytes) -> None:
-        """Queue printed bytes."""
         self._output += printed
         if len(self._output) > 2 * KEPT_BYTES:
             self._output[:-KEPT_BYTES] = LEFT_OUT
 
     def queue(self, kind: bytes, payload: str) -> None:
-        """Queue a message, after the output before it."""
         self._pack()
         self._leaving += message(kind, payload)
 
     def flush(self) -> None:
-        """Send as much as the connection takes."""
         if not self._leaving:
             self._pack()
         with suppress(OSError):  # full, or gone: reading notices that
@@ -187,7 +178,6 @@ class Keeper:
         self._alone_since_s = time.monotonic()
 
     def run(self) -> None:
-        """Serve until the end."""
         self._reap()  # it may have ended before SIGCHLD was handled
         while not self._is_over():
             self._turn()
@@ -270,7 +260,6 @@ class Keeper:
             self._dashboard.queue(EXIT, str(self._exit))
 
     def _serve(self) -> None:
-        """Send queued messages to the dashboard, and obey those received."""
         dashboard = self._dashboard
         if dashboard is None:
             return
@@ -303,14 +292,12 @@ class Keeper:
             del self._typed[: os.write(self._master, self._typed)]
 
     def _signal(self, number: int) -> None:
-        """Send the signal to the processes that Ctrl-C would reach."""
         if self._exit is None:
             with suppress(OSError):
                 os.killpg(os.tcgetpgrp(self._master), number)
 
 
 def _user(connection: socket.socket) -> int:
-    """Return the user of the other end, as the kernel reports it."""
     peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
     return int(PEER.unpack(peer)[1])
 
@@ -321,7 +308,7 @@ def set_size(fd: int, columns: int, rows: int) -> None:
 
 
 def open_terminal(columns: int, rows: int) -> tuple[int, int]:
-    """Return both ends of a new terminal, which becomes this session's controlling terminal."""
+    """Make the new terminal this session's controlling one; return both ends."""
     master, slave = pty.openpty()
     set_size(slave, columns, rows)
     modes = termios.tcgetattr(slave)
@@ -332,7 +319,6 @@ def open_terminal(columns: int, rows: int) -> tuple[int, int]:
 
 
 def start(command: list[str], slave: int) -> int:
-    """Start the command on this terminal, as a shell would; return its process id."""
     pid = os.fork()
     if pid:
         return pid

@@ -39,16 +39,14 @@ class Lines:
         """Whether the other end has closed the connection."""
 
     def fileno(self) -> int:
-        """Return the file descriptor to poll for reading."""
         return self._connection.fileno()
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the connection has not taken yet."""
         return len(self._unsent)
 
     def read(self) -> list[bytes]:
-        """Return the lines that have arrived, and send unsent bytes. Raises Lost."""
+        """Send unsent bytes too. Raises Lost."""
         self._flush()
         received = b""
         if not self.ended:
@@ -63,7 +61,6 @@ class Lines:
         return lines
 
     def read_one(self) -> bytes | None:
-        """Return the next line if it has arrived, and keep the others. Raises Lost."""
         lines = self.read()
         self._arrived = lines[1:]
         return lines[0] if lines else None
@@ -76,7 +73,6 @@ class Lines:
             raise Lost("it reads too little")
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _flush(self) -> None:
@@ -115,7 +111,6 @@ class StackReply:
         """Whether the process has sent all of it, or is gone."""
 
     def read(self) -> str:
-        """Return what has come of the stack."""
         while not self.is_whole:
             try:
                 more = self._connection.recv(MOST_BYTES)
@@ -131,7 +126,7 @@ class StackReply:
 
 
 def ask(place: Rendezvous, pid: int) -> StackReply | None:
-    """Ask the process; None if it does not listen. Never blocks."""
+    """Return None if the process does not listen. Never blocks."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.setblocking(False)
     try:

@@ -64,10 +64,7 @@ class Member:
         *,
         is_seen: bool = True,
     ) -> None:
-        """`node` is the other machine that it runs on; `converted` converts its messages.
-
-        A process that is not seen from here is in another PID namespace: `pid` is its number there.
-        """
+        """If the process is not seen, `pid` is its number in another PID namespace."""
         self.key = key
         self.pid = pid
         self.node = node
@@ -93,7 +90,6 @@ class Member:
 
     @property
     def described(self) -> str:
-        """The process in words, with rank and node."""
         rank = "" if self.rank is None else f" (rank {self.rank})"
         return f"training process {self.pid}{rank}{self.node and f' on {self.node}'}"
 
@@ -103,7 +99,6 @@ class Member:
         return not self.is_seen or began_ticks(self.pid) < 0
 
     def is_same_process(self, other: "Member") -> bool:
-        """Return whether both are the same process."""
         return (self.node, self.pid) == (other.node, other.pid)
 
     def read(self) -> list[Envelope]:
@@ -123,7 +118,7 @@ class Member:
         return envelopes
 
     def send(self, command: Told) -> None:
-        """Send the command, without waiting for a busy process."""
+        """Never wait for a busy process."""
         try:
             self._connection.send(msgspec.json.encode(command))
         except Lost:
@@ -136,11 +131,9 @@ class Member:
             self.send(figures)
 
     def steps_in(self, seconds: float) -> int:
-        """Return how many steps it trains in this time, at its newest rate."""
         return math.ceil(seconds / self._step_s) if self._step_s else 0
 
     def step_now(self) -> int:
-        """Return the step it is at now, estimated from its newest message."""
         return self._steps + self.steps_in(min(time.monotonic() - self._until_s, AHEAD_S))
 
     def _note(self, envelope: Envelope) -> None:
@@ -157,7 +150,6 @@ class Member:
             self._steps, self._until_s = body.total_steps, time.monotonic()
 
     def close(self) -> None:
-        """Close the connection."""
         self.ended = True
         self._connection.close()
 

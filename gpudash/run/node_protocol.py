@@ -1,8 +1,7 @@
 """Define what two gpudash on different nodes say to each other, and how they prove who they are.
 
-First each proves that it holds the same token: it answers the other's fresh nonce with an HMAC of
-it. So the token is never sent, and a recorded answer is of no use later. Nothing is encrypted, and
-later lines carry no proof: use ssh for that.
+First each answers the other's fresh nonce with an HMAC of it by their common token: so the token
+is never sent. Nothing is encrypted, and later lines carry no proof: use ssh for that.
 
 Then each line begins with a process id: the rest is from that training process, or to it. An empty
 rest closes the connection to it. Lines of process 0 are between the two gpudash themselves.
@@ -72,28 +71,23 @@ Said: TypeAlias = Challenge | Credentials | Welcome | Denied
 
 
 def new_nonce() -> str:
-    """Return a random nonce as text."""
     return secrets.token_hex(32)
 
 
 def answer(token: str, challenge: Challenge, *, node: str, run: str, clock_s: float) -> Credentials:
-    """Return the connecting end's answer."""
     said = Credentials(nonce=new_nonce(), proof="", node=node, run=run, clock_s=clock_s)
     return msgspec.structs.replace(said, proof=_answer_proof(token, challenge, said))
 
 
 def is_valid_answer(token: str, challenge: Challenge, said: Credentials) -> bool:
-    """Return whether the connecting end holds the token."""
     return _is_equal(said.proof, _answer_proof(token, challenge, said))
 
 
 def welcome(token: str, challenge: Challenge, said: Credentials) -> Welcome:
-    """Return the proof of the listening end."""
     return Welcome(proof=_proof(token, "listens", challenge.nonce, said.nonce))
 
 
 def is_valid_welcome(token: str, challenge: Challenge, said: Credentials, back: Welcome) -> bool:
-    """Return whether the listening end holds the token."""
     return _is_equal(back.proof, welcome(token, challenge, said).proof)
 
 
@@ -102,7 +96,7 @@ def _answer_proof(token: str, challenge: Challenge, said: Credentials) -> str:
 
 
 def _proof(token: str, *words: str) -> str:
-    """Return the HMAC; the first word prevents an answer from being reflected to its sender."""
+    """Begin with a word that prevents an answer from being reflected to its sender."""
     return hmac.digest(token.encode(), msgspec.json.encode(words), "sha256").hex()
 
 
@@ -137,17 +131,14 @@ ToRelay: TypeAlias = Ping | Stacks
 
 
 def line_of(process: int, said: bytes) -> bytes:
-    """Return a line from a training process, or to it."""
     return b"%d %b" % (process, said)
 
 
 def own_line(said: ToRelay | FromRelay) -> bytes:
-    """Return a line between the two gpudash themselves."""
     return line_of(OURSELVES, msgspec.json.encode(said))
 
 
 def parsed(said: bytes) -> tuple[int, bytes]:
-    """Return a line's process id and the rest. Raises Lost."""
     process, _, rest = said.partition(b" ")
     if not process.isdigit() or len(process) > 10:
         raise Lost("a line of it makes no sense")
@@ -158,11 +149,7 @@ def parsed(said: bytes) -> tuple[int, bytes]:
 
 
 def given_token(path: Path | None) -> str | None:
-    """Return the token of this file, or else of the environment; None without one.
-
-    The variable is removed from the environment: the training's processes need not know it. Raises
-    UsageError for a token that is too short, not text, or in a file that others can read.
-    """
+    """Take the token out of the environment: the training's processes need not know it."""
     said = os.environ.pop(VARIABLE, "")
     if path is None and not said:
         return None
@@ -176,7 +163,6 @@ def given_token(path: Path | None) -> str | None:
 
 
 def new_token() -> str:
-    """Return a token for one run."""
     return secrets.token_urlsafe(24)
 
 

@@ -1,7 +1,6 @@
 """Listen for the gpudash of other nodes, which relay their training processes' messages.
 
-A connection without the token is closed at once, after a moment of silence, or when too many others
-have come. A node with the token may send only the messages of a training.
+A connection without the token is soon closed. A node with it may send only a training's messages.
 """
 
 import platform
@@ -60,7 +59,6 @@ class Nodes:
     """Listens for nodes, and has a channel to each of their training processes."""
 
     def __init__(self, address: Address, token: str) -> None:
-        """Listen on the address. Raises UsageError."""
         try:
             family, place = resolved(address)[0]
             self._listening = socket.create_server(place, family=family, backlog=BACKLOG)
@@ -81,7 +79,6 @@ class Nodes:
         return self._awaited.fileno()
 
     def turn(self) -> list["Channel"]:
-        """Read all connections; return channels to new training processes."""
         for stranger in list(self._strangers):  # an answer counts that came before others did
             if not self._read_stranger(stranger):
                 self._strangers.remove(stranger)
@@ -89,19 +86,16 @@ class Nodes:
         return [channel for node in list(self._nodes) for channel in self._turn_of(node)]
 
     def readings(self) -> list[Envelope]:
-        """Return the nodes' readings since the last call, each with its rank."""
         found = [one for node in self._nodes for one in node.readings]
         for node in self._nodes:
             node.readings.clear()
         return found
 
     def ask(self, command: Stacks) -> None:
-        """Request stacks from the nodes."""
         for node in self._nodes:
             node.say(own_line(command))
 
     def close(self) -> None:
-        """Close all connections; the nodes' training goes on."""
         self._listening.close()
         for stranger in self._strangers:
             stranger.lines.close()
@@ -127,7 +121,6 @@ class Nodes:
             self._strangers.append(stranger)
 
     def _read_stranger(self, stranger: "_Stranger") -> bool:
-        """Read a stranger's answer; return whether it is still a stranger."""
         try:
             said = stranger.answer()
             if said is None and time.monotonic() - stranger.asked_s < STRANGER_S:
@@ -205,7 +198,6 @@ class Channel:
         self.ended = self.ended or not said
 
     def read(self) -> list[bytes]:
-        """Return the lines that have arrived. Raises HungUp."""
         lines, self._arrived = self._arrived, []
         if not lines and self._node.is_closed:
             raise NodeLost
@@ -214,17 +206,15 @@ class Channel:
         return lines
 
     def send(self, line: bytes) -> None:
-        """Send a line to the process."""
         self._node.say(line_of(self.process, line))
 
     def close(self) -> None:
-        """Close the connection to the process."""
         if not self.ended:
             self.ended = True
             self._node.say(line_of(self.process, b""))
 
     def converted(self, envelope: Envelope) -> Envelope:
-        """Return the message by the local clock. Raises SourceError for another source's."""
+        """Raise SourceError for another source's message."""
         if envelope.source != "training":
             raise SourceError(f"it speaks as {plain(envelope.source)[:NAME_LENGTH]!r}")
         self.rank = envelope.rank
@@ -246,7 +236,6 @@ class _Stranger:
         self.lines.send(msgspec.json.encode(said))
 
     def answer(self) -> Credentials | None:
-        """Return the answer, once it has arrived. Raises Lost or UNDECODABLE."""
         line = self.lines.read_one()
         return None if line is None else msgspec.json.decode(line, type=Credentials)
 
@@ -272,7 +261,6 @@ class _Node:
         self._heard_s = self._asked_s = time.monotonic()
 
     def turn(self) -> list[Channel]:
-        """Read its lines; return channels to new processes. Raises Lost or UNDECODABLE."""
         now_s = time.monotonic()
         new = []
         for line in self.lines.read():
@@ -315,7 +303,6 @@ class _Node:
         self.readings.append(envelope)
 
     def converted(self, envelope: Envelope) -> Envelope:
-        """Return a training process's message by the local clock."""
         body = envelope.body
         if isinstance(body, State) and body.process is not None:
             process = msgspec.structs.replace(body.process, node=self.name)
@@ -326,11 +313,9 @@ class _Node:
         return msgspec.structs.replace(moved(envelope, by_s), body=moved(body, by_s))
 
     def say(self, line: bytes) -> None:
-        """Send the line, if the connection still exists."""
         with suppress(Lost):  # reading notices that
             self.lines.send(line)
 
     def close(self) -> None:
-        """Close the connection and all channels."""
         self.is_closed = True
         self.lines.close()

@@ -1,7 +1,4 @@
-"""Put messages in terms of the run, so that views need not know its workers.
-
-A run may have several workers, and each counts its segments and steps from 0. No I/O, no clock.
-"""
+"""Put messages in terms of the run: each worker counts its segments and steps from 0."""
 
 from collections import deque
 
@@ -25,7 +22,7 @@ class Normaliser:
         self._ranks: dict[int, _Numbering] = {}
 
     def take(self, envelope: Envelope) -> Envelope | None:
-        """Return the message in terms of the run; None for a repeat."""
+        """Return None for a repeat."""
         key = (envelope.source, envelope.rank)
         if envelope.seq <= self._newest.get(key, -1):
             return None
@@ -33,12 +30,10 @@ class Normaliser:
         return self.take_own(envelope)
 
     def take_own(self, envelope: Envelope) -> Envelope:
-        """Return a message of the session itself in terms of the run."""
         body = self.stamp(envelope.body, envelope.rank)
         return envelope if body is envelope.body else replace(envelope, body=body)
 
     def stamp(self, body: Event | Reading, rank: int = 0) -> Event | Reading:
-        """Return a rank's message in terms of the run."""
         if not isinstance(body, State | Progress):
             return body
         own = self._ranks.setdefault(rank, _Numbering())
@@ -62,7 +57,6 @@ class _Numbering:
         self._breaks = deque([(0, WARMUP_STEPS)])  # steps before a break, and its warm-up
 
     def state(self, state: State) -> State:
-        """Return the state with the fields of the run."""
         before, is_stamped = self._state, state.worker > 0
         if state.process is None and state.phase != "starting" and before is not None:
             state = _completed(state, before)
@@ -88,7 +82,6 @@ class _Numbering:
         return state
 
     def step(self, step: Step) -> Step:
-        """Return the step with its segment in the run, and how warm it is."""
         while len(self._breaks) > 1 and self._breaks[1][0] < step.step:
             self._breaks.popleft()
         after_step, warmup_steps = self._breaks[0]
@@ -99,13 +92,11 @@ class _Numbering:
         return replace(step, segment=segment, since_break=since_break, warm=warm)
 
     def untimed(self, steps: Untimed) -> Untimed:
-        """Return such steps with their segment in the run."""
         segment = self._base + steps.segment
         self._segment = max(self._segment, segment)
         return replace(steps, segment=segment)
 
     def _note_break(self, state: State, before: State | None) -> None:
-        """Note that the next steps are warm-up; an evaluation is part of the training."""
         # a block is as long as its own warm-up needs
         least = WARMUP_STEPS if state.block is None else 0
         warmup_steps = max(state.warmup_steps, least)
@@ -116,7 +107,6 @@ class _Numbering:
 
 
 def _completed(end: State, before: State) -> State:
-    """Return the state before with an end that tells nothing else."""
     return replace(
         before,
         at_s=end.at_s,
@@ -130,7 +120,6 @@ def _completed(end: State, before: State) -> State:
 
 
 def _since_s(state: State, before: State | None) -> float:
-    """Return when the phase began; of several ends, the first one counts."""
     if before is not None and (
         (state.phase, state.why) == (before.phase, before.why)
         or (state.phase in ENDED and before.phase in ENDED)

@@ -1,7 +1,6 @@
 """Relay this node's training processes to a gpudash on another node, and its commands to them.
 
-Without a connection the training goes on unwatched, at the cost of an unwatched one. The relay
-tries to connect again, at growing intervals.
+Without a connection the training goes on unwatched; the relay tries again at growing intervals.
 """
 
 import platform
@@ -70,7 +69,7 @@ class Relay:
     """The connecting node's end."""
 
     def __init__(self, address: Address, token: str, notify: Callable[[str], None]) -> None:
-        """Resolve the host; `notify` gets lines for the user, on any thread. Raises UsageError."""
+        """`notify` gets lines for the user, on any thread. Raises UsageError."""
         self._address = address
         self._token = token
         self._notify = notify
@@ -84,13 +83,12 @@ class Relay:
             raise UsageError(f"cannot connect to {address}: {why_not(error)}") from error
 
     def try_once(self) -> None:
-        """Try to connect once. Nothing that listens there prevents the training's start."""
+        """Try to connect once; if nothing listens there, go on without."""
         with suppress(_Unreachable):
             self._lines = self._connect(CONNECT_S)
 
     @contextmanager
     def running(self, place: Rendezvous) -> Iterator[None]:
-        """Relay this rendezvous's processes on a thread, until the end of the block."""
         run = partial(self._run_on, place)
         thread = threading.Thread(target=run, name="gpudash-relay", daemon=True)
         thread.start()
@@ -101,7 +99,6 @@ class Relay:
             thread.join(2 * END_S)  # it may be in the middle of a connection
 
     def set_parting(self, text: str) -> None:
-        """Set the sentence on the command's end, which is sent last."""
         self._parting = text
 
     def _run_on(self, place: Rendezvous) -> None:
@@ -127,7 +124,6 @@ class Relay:
     # ── the connection ──────────────────────────────────────────────────────────────────
 
     def _connect(self, patience_s: float) -> Lines:
-        """Return a connection after the handshake. Raises _Unreachable."""
         lines = Lines(self._open())
         try:
             self._shake_hands(lines, time.monotonic() + patience_s)
@@ -171,7 +167,6 @@ class Relay:
             raise _Unreachable(f"whoever listens at {self._address} does not know the token")
 
     def _received(self, lines: Lines, until_s: float) -> Said:
-        """Wait for the next line. Raises _Unreachable."""
         try:
             while (left_s := until_s - time.monotonic()) > 0 and not self._ending.is_set():
                 select.select([lines], [], [], min(left_s, TURN_S))
@@ -200,12 +195,10 @@ class _Watched:
         self._heard_s = time.monotonic()
 
     def run_until(self, ending: threading.Event) -> None:
-        """Relay until `ending` is set. Raises Lost or UNDECODABLE if the connection is unusable."""
         while not ending.is_set():
             self._turn()
 
     def finish(self, parting: str) -> None:
-        """Relay the last messages, then send the Parting."""
         end_s = time.monotonic() + END_S
         while self._processes and time.monotonic() < end_s:
             self._turn()
@@ -214,7 +207,6 @@ class _Watched:
             self._turn()
 
     def close(self) -> None:
-        """Close the connections to both sides."""
         self._lines.close()
         for process in self._processes.values():
             process.close()
@@ -282,7 +274,6 @@ class _Watched:
         self._question = stacks.LocalStacks(self._place, pids)
 
     def _send_stacks(self, found: dict[int, Stack]) -> None:
-        """Send each stack as a message of its process, if that is still connected."""
         for pid in found.keys() & {pid for pid, _ in self._processes} & self._spoken:
             stack = msgspec.structs.replace(found[pid], text=found[pid].text[:STACK_CHARACTERS])
             said = Envelope(source="training", seq=0, sent_s=time.monotonic(), body=stack)
@@ -296,6 +287,6 @@ class _Watched:
 
 
 def _of_training(reading: HostReading) -> HostReading:
-    """Return the reading without gpudash's own usage: the listening end reports its own."""
+    """Leave out gpudash's own usage: the listening end reports its own."""
     values = {name: one for name, one in reading.values.items() if METRICS[name].kind != "own"}
     return msgspec.structs.replace(reading, values=values)

@@ -1,8 +1,7 @@
 """Play a recording as a source, by a clock that can be paused and moved.
 
-The file is streamed twice. One reader goes ahead to the end, which may still grow, for the
-recording's length and its markers. The other sends the messages that are due. Seeking back starts
-the file again.
+One reader goes ahead to the end, which may still grow, for the length and the markers. Another
+sends the messages that are due. Seeking back starts the file again.
 """
 
 import time
@@ -62,19 +61,16 @@ class Player:
 
     @property
     def position_s(self) -> float:
-        """The current position in seconds."""
         position_s, at_s, speed, playing = self._from
         played_s = speed * (self.now() - at_s) if playing else 0.0
         return min(position_s + played_s, self.length_s)
 
     @property
     def at_end(self) -> bool:
-        """Whether the position is at the known end."""
         return self.position_s >= self.length_s
 
     @property
     def playing(self) -> bool:
-        """Whether the replay plays, or will once the recording grows."""
         return self._from.playing and not (self.complete and self.at_end)
 
     @property
@@ -83,21 +79,20 @@ class Player:
         return self._from.speed
 
     def play_or_hold(self) -> None:
-        """Pause or resume; at the end of a closed recording, play from the beginning."""
+        """At the end of a closed recording, play from the beginning."""
         playing = not self.playing
         again = playing and self.complete and self.at_end
         self._set(0.0 if again else self.position_s, self.speed, playing=playing)
 
     def seek(self, position_s: float) -> None:
-        """Go to this position; beyond the end, go to the end and follow it while it grows."""
+        """Beyond the end, follow the end while it grows."""
         self._set(max(position_s, 0.0), self.speed, playing=self._from.playing)
 
     def seek_end(self) -> None:
-        """Go to the end and follow it while it grows."""
         self._set(inf, self.speed, playing=True)
 
     def faster(self, direction: int) -> None:
-        """Select the next higher (+1) or lower (-1) speed."""
+        """`direction` is +1 for the next higher speed, -1 for the next lower one."""
         others = [one for one in SPEEDS if (one - self.speed) * direction > 0]
         speed = min(others, key=lambda one: abs(one - self.speed), default=self.speed)
         self._set(self.position_s, speed, playing=self._from.playing)
@@ -136,7 +131,6 @@ class Replay(Source):
 
     @property
     def playback(self) -> Playback:
-        """The replay's state for the screen."""
         player = self.player
         return Playback(
             name=self._name,
@@ -150,16 +144,13 @@ class Replay(Source):
 
     @property
     def refused(self) -> int:
-        """Number of invalid lines in the file."""
         return self._ahead.refused
 
     @property
     def share_read(self) -> float:
-        """How much of the file has been played: from 0 to 1."""
         return self._reader.share_read
 
     def read(self) -> list[Envelope]:
-        """Return the messages that are due; from the beginning, a Hello comes first."""
         try:
             self._look_ahead()
             until_s = self._began_s + self.player.position_s
@@ -173,7 +164,6 @@ class Replay(Source):
         return [*found, self._envelope("replay", self._now_s, self.playback)]
 
     def close(self) -> None:
-        """Close both readers."""
         self._ahead.close()
         self._reader.close()
 
@@ -197,7 +187,6 @@ class Replay(Source):
 
     @property
     def _still(self) -> bool:
-        """Whether the file seems to have stopped growing."""
         return self.player.complete or self.player.now() - self._grew_s > LATE_S
 
     def _look_ahead(self) -> None:
@@ -232,7 +221,6 @@ class Replay(Source):
         return found
 
     def _read_on(self) -> bool:
-        """Read more lines; return whether more is known now."""
         found, known_s = self._reader.read(AT_ONCE), self._known_s
         for one in found:
             if isinstance(one, Closed):
@@ -272,7 +260,6 @@ class Replay(Source):
 
 
 def _moment(one: Envelope | Interval) -> float:
-    """Return the time by which messages and rows are ordered."""
     if isinstance(one, Interval):
         return one.ended_s
     if isinstance(one.body, Progress | GpuReading | HostReading):

@@ -45,10 +45,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) -> Replayed:
-    """Replay a recording to its end, preferring the log beside a CSV. Raises UsageError.
-
-    `tell` is called with the share of it that has been read.
-    """
+    """Prefer the log beside a CSV; `tell` gets the share read so far. Raises UsageError."""
     clock = count(step=2 * LATE_S)  # each look is late enough to count the file as complete
     replay = Replay(path, Player(now=lambda: float(next(clock))))
     replay.player.seek_end()
@@ -92,7 +89,6 @@ class _FoldToEnd(Fold):
         self._last_rows: dict[int, RankRow] = {}  # the last row of each ended rank
 
     def read(self, replay: Replay) -> None:
-        """Fold the messages that are due; at the end only the Playback is left."""
         *envelopes, _playback = replay.read()
         for envelope in envelopes:
             stamped = self.stamp(envelope)
@@ -105,7 +101,6 @@ class _FoldToEnd(Fold):
         self.at_end = replay.at_file_end and not envelopes
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return the snapshot at the end, with the last rows of ended ranks."""
         snapshot = super().snapshot(now_s, hang)
         ranks = tuple(
             replace(self._last_rows.get(row.rank, row), steps=row.steps) for row in snapshot.ranks

@@ -58,7 +58,6 @@ class UserRun(msgspec.Struct, frozen=True):
 
     @property
     def lives(self) -> bool:
-        """Whether its command or its keeper is alive."""
         return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
 
     @property
@@ -69,7 +68,7 @@ class UserRun(msgspec.Struct, frozen=True):
         return is_own and keeper.began_ticks(pid) == began
 
     def open(self) -> UserCommandProcess:
-        """Connect to the command. Raises UsageError if another gpudash watches it."""
+        """Raise UsageError if another gpudash watches the command."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)
         held = Kernel if self.facts.is_notebook else Adopted
@@ -77,7 +76,7 @@ class UserRun(msgspec.Struct, frozen=True):
 
 
 def begin() -> rendezvous.Rendezvous:
-    """Return a directory for a run, and remove those of ended runs. Raises UsageError."""
+    """Remove the directories of ended runs too. Raises UsageError."""
     check_folder()
     living()
     folder, place = rendezvous.folders()[0], None
@@ -114,7 +113,6 @@ def check_folder() -> None:
 
 
 def _what_is_wrong(folder: os.stat_result) -> str:
-    """Return why nothing private can be kept in this folder; empty if it can."""
     if not stat.S_ISDIR(folder.st_mode):
         return "is no folder"
     if folder.st_uid not in (os.geteuid(), 0):
@@ -125,7 +123,7 @@ def _what_is_wrong(folder: os.stat_result) -> str:
 
 
 def living() -> list[UserRun]:
-    """Return the runs that are alive, oldest first; remove the directories of others."""
+    """Return the oldest first, and remove the directories of runs that have ended."""
     found = []
     with suppress(OSError):
         for place in rendezvous.begun():
@@ -153,7 +151,6 @@ def elsewhere() -> list[Facts]:
 
 
 def read(place: rendezvous.Rendezvous) -> UserRun | None:
-    """Return the run in this directory; None if nothing is written there."""
     try:
         facts = read_json(place.path / keeper.FACTS, Facts, MOST_BYTES)
     except (OSError, DamagedError):

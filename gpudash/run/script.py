@@ -148,17 +148,16 @@ class ScriptSource(Source):
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """Descriptors that are readable when another node sends."""
         return self._processes.filenos
 
     @property
     def exit_code(self) -> int | None:
-        """The command's exit code, negative for a signal; None while it runs, or if unknown."""
+        """Negative for a signal; None while the command runs, or if unknown."""
         return self._held.exit_code
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """The command's last output; empty unless a keeper has its terminal."""
+        """Empty unless a keeper has the command's terminal."""
         return self._lines.newest
 
     @property
@@ -168,12 +167,10 @@ class ScriptSource(Source):
 
     @property
     def is_away(self) -> bool:
-        """Whether another gpudash watches the training now."""
         return self._turn is not None and not self._turn.is_ours
 
     @property
     def is_over(self) -> bool:
-        """Whether the command is known to have ended."""
         return self._held.over
 
     @property
@@ -182,7 +179,6 @@ class ScriptSource(Source):
         return self._held.lost
 
     def read(self) -> list[Envelope]:
-        """Return output and the training's messages; at the end, how the command ended."""
         if self._is_closed or self._why is not None:
             return []
         # numbered in the order of sending: the normaliser drops older numbers
@@ -196,7 +192,6 @@ class ScriptSource(Source):
         return [*found, *self._own(), *self._end()]
 
     def send(self, command: AnyCommand, /) -> None:
-        """Send the command to the training; a Stop ends the user's command."""
         if isinstance(command, Stop):
             self._answers.append(command.id)
             self._stop()
@@ -206,24 +201,19 @@ class ScriptSource(Source):
             self._waiting += [one.body for one in self._processes.send(command)]  # type: ignore[misc]  # no readings
 
     def track(self, figures: Figures, /) -> None:
-        """Hand figures to the W&B of rank 0's process."""
         self._processes.track(figures)
 
     def stack(self) -> StackReply | None:
-        """Ask rank 0's process where it is; None if nobody can be asked."""
         return self._processes.stack()
 
     def type(self, text: str, /) -> None:
-        """Type on the command's terminal."""
         self._typed_s = time.monotonic()
         self._held.type(text)
 
     def ended(self) -> str | None:
-        """Return how the command ended, as a sentence; None while it lives."""
         return self._why
 
     def close(self) -> None:
-        """Leave the command running, unwatched."""
         self._is_closed = True
         self._processes.close()
         self._held.close()
@@ -236,7 +226,6 @@ class ScriptSource(Source):
         return [self._stamped("training", 0, now_s, event) for event in events]
 
     def _of_training(self) -> list[Envelope]:
-        """Return the training processes' messages; their parting if another gpudash comes."""
         if self._turn is not None and self._turn.look() and self.is_away:
             parting, self.is_behind = self._processes.let_go(), True
             self._turn.give_way()
@@ -259,7 +248,6 @@ class ScriptSource(Source):
         return found
 
     def _note_levers(self, state: State) -> None:
-        """Notify the user if a restart has undone changes of levers."""
         before, self._state = self._state, state
         is_new = before is not None and before.process != state.process
         if before is not None and is_new and before.requested and not state.requested:
@@ -283,7 +271,6 @@ class ScriptSource(Source):
         return Envelope(source=source, rank=rank, seq=seq, sent_s=sent_s, body=body)  # type: ignore[arg-type]  # checked where it is made
 
     def _output(self) -> list[Envelope]:
-        """Return the output; of a flood, the newest."""
         now_s = time.monotonic()
         if now_s - self._read_s < (0 if now_s - self._typed_s < TYPING_S else OUTPUT_S):
             return []
@@ -298,7 +285,6 @@ class ScriptSource(Source):
         return [self._stamped("output", 0, now_s, one) for one in messages]
 
     def _report_progress(self) -> None:
-        """Report what is still missing before a first step."""
         if self.started:
             return
         marks = ("oldtorch", "torch", "oldpython", "newpython")
@@ -358,7 +344,6 @@ class ScriptSource(Source):
         return code in INTERRUPTED or (self.was_interrupted and code is not None and code > 0)
 
     def how_it_ended(self) -> str:
-        """Return how the command ended, as a sentence."""
         code = self._held.exit_code
         if self._held.lost:
             return f"whoever held the terminal of {self.name} was killed, and the terminal is gone"
@@ -372,18 +357,15 @@ class ScriptSource(Source):
         return f"{self.name} exited with {code}{last and f': {last}'}"
 
     def why_no_more(self) -> str:
-        """Return how the command ended, or why no training step was seen, as a sentence."""
         return self.how_it_ended() if self.started else self.why_no_step()
 
     def why_no_step(self) -> str:
-        """Return why no training step was seen, as a sentence."""
         mark = next((one for one in NO_STEP if self._processes.has_mark(one)), "")
         why = self._failed_why if mark == "failed" else ""
         return f"{NO_STEP[mark]}: {why}" if why else NO_STEP[mark]
 
 
 def _last_words(lines: Sequence[str]) -> str:
-    """Return the last line with a letter or digit."""
     return next((one.strip() for one in reversed(lines) if any(map(str.isalnum, one))), "")
 
 
@@ -399,7 +381,6 @@ def _failed_rank(lines: Sequence[str]) -> str:
 
 
 def _why(place: Rendezvous, what: str) -> str:
-    """Return what such a mark of a process says, as a line; empty if none says anything."""
     for pid in sorted(place.marked(what)):
         with suppress(OSError):
             said = read_input(place.path / f"{pid}.{what}", MOST_BYTES).decode(errors="replace")

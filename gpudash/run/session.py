@@ -1,7 +1,4 @@
-"""Conduct one run: what can be asked of it, from any thread.
-
-The methods queue a request and return; the session's thread (`session_thread.py`) obeys.
-"""
+"""Conduct one run from any thread: methods queue requests, and the session's thread obeys."""
 
 import platform
 from collections.abc import Callable, Mapping
@@ -46,35 +43,27 @@ class Session(SessionThread):
 
     @property
     def failure(self) -> Failed | None:
-        """The failure of the newest worker, or of gpudash itself; None without one."""
         return self._state.failure
 
     @property
     def sink_failures(self) -> Mapping[str, RecordingError]:
-        """The newest failure of the sinks of each name."""
         return self._sinks.failures
 
     def has_rows(self, sink: str) -> bool:
-        """Return whether a sink of this name has had a row."""
         return self._sinks.rows[sink] > 0
 
     @property
     def steps_per_s(self) -> float | None:
-        """The worker's rate without its first step; None before the second step."""
         return self._fold.steps_per_s
 
     @property
     def limits(self) -> Limits:
-        """The training time by what limited it."""
         return self._fold.limits
 
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
     def start(self, listener: Listener) -> None:
-        """Start the training and the thread. Call from the main thread. Raises WorkerError.
-
-        A listener that raises is not called again.
-        """
+        """Call from the main thread. Raises WorkerError. A failed listener is not called again."""
         self._begin(self._clock())
         self._adopt(self._start_source(self.plan))
         self._listener = listener
@@ -87,20 +76,17 @@ class Session(SessionThread):
         return self._request(lambda number: self._send(Change(id=number, settings=settings)))
 
     def pause(self) -> int:
-        """Stop between two steps."""
         return self._request(lambda number: self._send(Pause(id=number)))
 
     def resume(self) -> int:
-        """Go on after `pause`."""
         return self._request(lambda number: self._send(Resume(id=number)))
 
     def profile(self, steps: int, path: Path) -> int:
-        """Trace the next steps into this file. Raises UsageError if its name is not valid text."""
+        """Raise UsageError if the file's name is not valid text."""
         asked = text_of(path.absolute())  # the training may have another current folder
         return self._request(lambda number: self._send(Profile(id=number, steps=steps, path=asked)))
 
     def deepen(self, workload: str, settings: Settings, summary: Summary) -> None:
-        """Rest the answer on the newest profile, which is of this workload and these settings."""
         self._requests.put(lambda: self._fold.deepen(workload, settings, summary))
 
     def memory_owners(self) -> int:
@@ -115,7 +101,6 @@ class Session(SessionThread):
         return self._request(self._stop)
 
     def type(self, text: str) -> None:
-        """Type on the terminal of the user's command."""
         self._requests.put(
             lambda: self._training.type(text) if self._training is not None else None
         )
@@ -157,14 +142,11 @@ class Session(SessionThread):
         return self._request(replace)
 
     def conduct(self, experiment: Experiment) -> int:
-        """Run a comparison or a sweep as soon as the worker is ready; it ends another one."""
+        """Begin as soon as the worker is ready; another experiment is ended."""
         return self._request(lambda _number: self._conductor.conduct(experiment, self._state))
 
     def compare(self, question: Question, *, goes_on: bool = False) -> int:
-        """Run an A/B comparison; its verdict is kept among the snapshot's.
-
-        With `goes_on` it goes on with the pairs of the last one, if that asked the same.
-        """
+        """With `goes_on`, go on with the pairs of the last one, if that asked the same."""
         question = msgspec.structs.replace(question, energy=question.energy or self.meters)
 
         def begin(_number: int) -> None:
@@ -183,11 +165,11 @@ class Session(SessionThread):
         return self._request(lambda number: self._send(Rehearse(id=number)))
 
     def slow(self, step_ms: float) -> int:
-        """Slow the parts of a step, which takes so long, in turns; of several ranks, rank 0's."""
+        """`step_ms` is how long a step takes. Of several ranks, rank 0's parts are slowed."""
         return self.conduct(SlowingTrial(step_ms))
 
     def end_comparison(self) -> int:
-        """End a comparison; the worker returns to the levers from before."""
+        """Let the worker return to the levers from before."""
 
         def end(number: int) -> None:
             self._cancel_comparison("ended")
@@ -196,16 +178,14 @@ class Session(SessionThread):
         return self._request(end)
 
     def new_row(self) -> None:
-        """Begin a new row of the results table with the active settings."""
         self._requests.put(lambda: self._emit(NewRow()))
 
     def begin_sink(
         self, name: str, target: str | Path = "-", *, force: bool = False, every_step: bool = False
     ) -> None:
-        """Hand messages and rows to a sink from now on; a recording has a CSV's path as `target`.
+        """Hand over messages and rows from now on; a recording's `target` is its CSV's path.
 
-        With `every_step` a recording's log holds single steps and readings; `force` overwrites its
-        files. Raises UsageError, and RecordingError if the files cannot be created.
+        `every_step` adds single steps and readings to its log. Raises UsageError, RecordingError.
         """
         if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
@@ -227,7 +207,7 @@ class Session(SessionThread):
         return any(one.meters for one in self._beside)
 
     def _track(self, figures: Figures) -> None:
-        """Hand figures to W&B in the training's process; called on a sink's thread."""
+        """Run on a sink's thread."""
         self._requests.put(
             lambda: self._training.track(figures) if self._training is not None else None
         )
@@ -245,7 +225,6 @@ class Session(SessionThread):
         )
 
     def stop_recording(self) -> None:
-        """Complete the CSV and close it."""
         self._requests.put(
             lambda: self._sinks.end("recording", self._clock(), self._fold.time.account())
         )
@@ -255,7 +234,7 @@ class Session(SessionThread):
         self._sinks.wait_for(name)
 
     def close(self) -> None:
-        """End everything, complete the recording and wait for that; may be called twice."""
+        """Complete the recording and wait for that; may be called twice."""
         with self._close_lock:
             if self._closed:
                 return
@@ -275,7 +254,6 @@ class Session(SessionThread):
             self._requests.close()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the worker's end; return whether it has ended."""
         return self._ended.wait(timeout_s)
 
     def _request(self, request: Callable[[int], None]) -> int:

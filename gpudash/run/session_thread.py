@@ -1,8 +1,7 @@
 """The thread of a session: reads its sources, feeds what it writes, and folds what is shown.
 
-The thread is the only consumer of all sources. It reads messages in order of arrival, feeds the
-sinks first, then folds the views. At the screen's rate it hands its listener one frozen snapshot. A
-stuck screen delays neither a step nor a row.
+The thread is the only consumer of all sources. It feeds the sinks first, then folds the views. At
+the screen's rate it hands its listener a frozen snapshot: a stuck screen delays no step and no row.
 """
 
 import itertools
@@ -72,11 +71,7 @@ class SessionThread:
         beside: Sequence[Source] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`beside` are sources other than the training: by default the sampler.
-
-        If one stamps the ticks of energy counters, every A/B asks for joules.
-        `clock` returns the time that messages are stamped with.
-        """
+        """Ask for joules in every A/B if a source of `beside` stamps ticks of energy counters."""
         self.plan = plan
         """The plan of the newest worker."""
         self._clock = clock
@@ -109,7 +104,6 @@ class SessionThread:
         self._begin(clock())
 
     def _begin(self, began_s: float) -> None:
-        """Create everything that messages are folded into."""
         self._fold = Fold(self.plan, began_s, lambda sentence: self._emit(Notice(text=sentence)))
         self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
         self._looks = CodeLooks(self._stack, self._emit)
@@ -160,7 +154,6 @@ class SessionThread:
                 next_snapshot_s = now_s + self._snapshot_every_s
 
     def _end(self) -> None:
-        """Release the source and complete the recordings."""
         try:
             self._release()
             self._complete_sinks()
@@ -182,7 +175,6 @@ class SessionThread:
                 self._take(envelope)
 
     def _take(self, envelope: Envelope) -> None:
-        """Hand a message to the sinks first, then fold it."""
         from_rank_0 = envelope.source == "training" and not envelope.rank
         if isinstance(envelope.body, Hello) and from_rank_0:
             if self._greeted:  # a replay starts again from the beginning
@@ -208,7 +200,6 @@ class SessionThread:
             self._conductor.fold(envelope.body, self._state)
 
     def _take_rank(self, rank: int, body: State | Progress | HostReading) -> None:
-        """Note another rank's state, steps and processes, which rank 0's views do not use."""
         if isinstance(body, State) or self._intervals is not None:  # else no recording needs them
             self._rank_tracks.take(rank, body)
 
@@ -221,7 +212,6 @@ class SessionThread:
         return Envelope(source="session", seq=next(self._said), sent_s=now_s, body=event)
 
     def _act_on(self, item: Event | Reading) -> None:
-        """Act on a message of rank 0, and write the rows that it completes."""
         match item:
             case Printed() if "type" in self._can or self._joined:  # a script's is not for the log
                 self._notify(lambda listener: listener.on_output(item.lines, item.replaces))
@@ -235,7 +225,6 @@ class SessionThread:
             self._sinks.write(self._intervals.fold(item))
 
     def _turn(self, state: State) -> None:
-        """Note the training's next state."""
         before, self._state = self._state, state
         if state.process is not None and state.starts_after(before):
             if self._intervals is None and "record" in self._can:
@@ -254,7 +243,6 @@ class SessionThread:
             self._emit(event)
 
     def _find(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Fold and say what the steps show of the slow rank, then of the answer."""
         self._say(self._fold.stragglers.unsaid)
         found = self._fold.snapshot(now_s, hang)
         self._say(self._fold.unsaid(now_s))
@@ -313,12 +301,10 @@ class SessionThread:
             self._training.send(command)
 
     def _end_comparison(self, reason: str) -> None:
-        """End a running comparison: a training that goes on returns to its levers."""
         if self._cancel_comparison(reason):
             self._send_blocks(self._conductor.run, ())
 
     def _cancel_comparison(self, reason: str) -> bool:
-        """End a running comparison, and log what it has found; return whether there was one."""
         found = self._conductor.cancel(reason)
         if found is not None:
             self._log([found])
@@ -343,7 +329,6 @@ class SessionThread:
             self._end_training(why)
 
     def _end_training(self, why: str) -> None:
-        """End the training; `why` is said unless it has said so itself."""
         if self._training is None:  # its last messages could not be decoded
             return
         has_ended = self._state.phase in ENDED
@@ -356,7 +341,6 @@ class SessionThread:
         self._end()
 
     def _release(self) -> None:
-        """Close the source of the training, if there is one."""
         if self._training is not None:
             self._training.close()
             self._training = None
@@ -364,7 +348,6 @@ class SessionThread:
     # ── sinks ───────────────────────────────────────────────────────────────────────────
 
     def _complete_sinks(self) -> None:
-        """Write the remaining rows and close the sinks: this worker has ended."""
         if self._intervals is not None:
             in_order = self._state.phase in ("finished", "stopped")
             ended_s = self._state.since_s if in_order else self._clock()
@@ -373,7 +356,7 @@ class SessionThread:
         self._sinks.close(self._fold.time.account())
 
     def _tell_failure(self, error: RecordingError) -> None:
-        """Put the failure of a sink into the messages; it may come from the sink's thread."""
+        """May be called on the sink's thread."""
         if isinstance(error, ReaderGoneError):  # as a reader of a pipe may
             return
         if threading.get_ident() == self._thread.ident:
@@ -383,7 +366,6 @@ class SessionThread:
 
 
 def _words(event: Refused | Notice | MemoryOwners) -> Sequence[str]:
-    """Return the log lines of an event."""
     if isinstance(event, MemoryOwners):
         return [owners_title(event), *owner_lines(event)]
     return [event.text if isinstance(event, Notice) else event.reason]

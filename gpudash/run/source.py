@@ -36,10 +36,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self) -> list[Envelope]:
-        """Return the messages that have arrived, and send unsent commands.
-
-        Raises SourceError if a message cannot be decoded.
-        """
+        """Send unsent commands too. Raises SourceError if a message cannot be decoded."""
 
     def send(self, command: AnyCommand, /) -> None:  # noqa: B027  # most take no commands
         """Send a command."""
@@ -115,24 +112,20 @@ class RequestQueue:
         self._is_closed = False
 
     def put(self, request: Callable[[], None]) -> None:
-        """Have the request run soon."""
         self._waiting.put(request)
         self.wake()
 
     def wake(self) -> None:
-        """Make `wait` return."""
         if not self._is_closed:
             os.eventfd_write(self._wake, 1)
 
     def wait(self, filenos: Iterable[int], at_most_s: float) -> None:
-        """Wait for a request, for something to read, or for `at_most_s` seconds."""
         awaited = select.poll()
         for fd in (self._wake, *filenos):
             awaited.register(fd, select.POLLIN)
         awaited.poll(1000 * at_most_s)
 
     def obey(self) -> None:
-        """Run the waiting requests."""
         with suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         with suppress(Empty):
@@ -140,6 +133,5 @@ class RequestQueue:
                 self._waiting.get_nowait()()
 
     def close(self) -> None:
-        """Close the descriptor that `wait` uses."""
         self._is_closed = True
         os.close(self._wake)

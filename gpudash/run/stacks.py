@@ -41,7 +41,6 @@ class LocalStacks:
         self._joined: dict[int, tuple[Joined, ...] | None] = {}
 
     def answers(self) -> dict[int, Stack] | None:
-        """Return each process's stack; None while one is missing."""
         texts = {pid: reply.read() if reply else "" for pid, reply in self._replies.items()}
         is_whole = all(reply.is_whole for reply in self._replies.values() if reply)
         if not is_whole and time.monotonic() - self.asked_s < PATIENCE_S:
@@ -70,11 +69,9 @@ class StacksQuestion:
         self._elsewhere: dict[Member, Stack] = {}
 
     def take(self, member: Member, stack: Stack) -> None:
-        """Add a stack that the process's node has sent."""
         self._elsewhere[member] = stack
 
     def answers(self) -> list[Envelope] | None:
-        """Return each process's stack; None while one is missing."""
         here, now_s = self._here.answers(), time.monotonic()
         awaited = {one for one in self._members if one.node}
         is_late = now_s - self._here.asked_s >= ELSEWHERE_S
@@ -109,7 +106,6 @@ def why_not(pid: int) -> str:
 
 
 def _status(pid: int) -> dict[str, str]:
-    """Return the kernel's status of the main thread."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text(errors="replace").splitlines()
     except OSError:
@@ -123,7 +119,6 @@ class HangWatch:
     def __init__(
         self, least_s: float, ask: Callable[[], None], log: Callable[[Sequence[str]], None]
     ) -> None:
-        """`ask` requests the stacks of all processes, `log` receives lines for the user."""
         self._ask = ask
         self._log = log
         self._hangs = hangs.Hangs(least_s)
@@ -131,11 +126,10 @@ class HangWatch:
         self._since_s: float | None = None  # the newest step's end, while a hang is logged
 
     def take(self, envelope: Envelope) -> None:
-        """Fold one envelope."""
         self._hangs.take(envelope)
 
     def look(self, now_s: float) -> Hang | None:
-        """Return the suspected hang, if any; request stacks and log the hang as needed."""
+        """Request stacks and log the hang as needed."""
         hang = self._hangs.hang(now_s)
         if self._hangs.wants_stacks(now_s):
             self._ask()

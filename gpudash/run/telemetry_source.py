@@ -28,10 +28,7 @@ class TelemetrySource(Source):
         self._put(Hello())
 
     def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:
-        """Read the rank's processes and GPU from now on.
-
-        Those of another node are read there.
-        """
+        """Ranks of another node are read there."""
         if process.node not in ("", platform.node()) or self._watched.get(rank) == process:
             return
         known = self._watched | {rank: process}
@@ -47,21 +44,16 @@ class TelemetrySource(Source):
         self._sampler.watch_processes({of.pid for one, of in known.items() if one})
 
     def forget(self) -> None:
-        """Forget all ranks but rank 0: a training with fewer ranks may follow.
-
-        Rank 0's readings go on until the next start, because they include gpudash's own usage.
-        """
+        """Rank 0's readings go on until the next start: they include gpudash's own usage."""
         self._watched = {rank: of for rank, of in self._watched.items() if rank == 0}
 
     def read(self) -> list[Envelope]:
-        """Return the readings since the last call, or what cannot be read."""
         missing, self._missing = self._missing, self._sampler.missing
         if missing != self._missing:
             self._put(self._missing)
         return [self._arrived.get_nowait() for _ in range(self._arrived.qsize())]
 
     def close(self) -> None:
-        """Stop reading."""
         self._sampler.stop()
 
     def _put(self, body: Hello | GpuMissing | OtherJobs | EnergyTick | Reading) -> None:

@@ -1,8 +1,4 @@
-"""Convert a program's terminal output to lines, including redrawn progress bars.
-
-Cursor movements among the newest lines are supported. All other escape sequences are dropped. No
-I/O, no clock.
-"""
+"""Convert a program's terminal output to lines, including redrawn progress bars."""
 
 import codecs
 import re
@@ -48,11 +44,10 @@ class TerminalLines:
 
     @property
     def newest(self) -> tuple[str, ...]:
-        """The newest lines in their present form."""
         return tuple(plain(row.rstrip()) for row in self._rows[: self._returned])
 
     def feed(self, received: bytes) -> Rewritten:
-        """Return the lines that these bytes change; an unfinished one is returned again later."""
+        """Return an unfinished line again later."""
         text = self._escape + self._decoder.decode(received)
         at, self._escape = 0, ""
         while at < len(text):
@@ -128,7 +123,6 @@ class TerminalLines:
         self._changed = min(self._changed, self._row)
 
     def _forget(self, count: int) -> None:
-        """Drop the oldest rows."""
         del self._rows[:count]
         self._row = max(self._row - count, 0)
         self._returned = max(self._returned - count, 0)

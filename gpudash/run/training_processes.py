@@ -34,7 +34,6 @@ class TrainingProcesses:
     def __init__(
         self, place: Rendezvous, nodes: Nodes | None = None, *, world_size: int = 1
     ) -> None:
-        """`world_size` is the number of ranks that are known to come."""
         self._place = place
         self._arrivals = Arrivals(place)
         self._nodes = nodes
@@ -52,15 +51,13 @@ class TrainingProcesses:
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """Descriptors to poll for reading."""
         return () if self._nodes is None else (self._nodes.fileno(),)
 
     def has_mark(self, what: str) -> bool:
-        """Return whether a process of the command has left this mark."""
         return bool(self._arrivals.marks.get(what))
 
     def read(self) -> list[Envelope]:
-        """Return new messages, with ranks as shown here and the processes' own sequence numbers."""
+        """Ranks are as shown here; sequence numbers are the processes' own."""
         self._look()
         found = [] if self._nodes is None else self._nodes.readings()
         for member in list(self._members):
@@ -86,7 +83,6 @@ class TrainingProcesses:
         return [*found, *answers]
 
     def notices(self) -> list[Notice]:
-        """Return notices for the user, as of processes that ended before the command."""
         notices = [Notice(text=sentence) for sentence in self._sentences]
         self._sentences.clear()
         return notices
@@ -97,23 +93,20 @@ class TrainingProcesses:
         return self._commands.turn(self._members)
 
     def track(self, figures: Figures) -> None:
-        """Send figures to rank 0, if it is there."""
         if (speaker := self._ranks.get(0)) is not None:
             speaker.track(figures)
 
     def ask_for_stacks(self, command: Stacks) -> None:
-        """Request each process's stack; `read` returns the answers, all at once."""
         if self._nodes is not None:
             self._nodes.ask(command)
         self._question = stacks.StacksQuestion(command, self._place, self._members)
 
     def stack(self) -> StackReply | None:
-        """Ask rank 0's process on this machine where it is; None if there is none."""
         lead = next((one for one in self._members if one.rank == 0 and one.is_seen), None)
         return None if lead is None else ask(self._place, lead.pid)
 
     def let_go(self) -> list[Envelope]:
-        """Disconnect from all processes, which train on; return their parting for the session."""
+        """Let the processes train on; return their parting for the session."""
         now_s, ranks = time.monotonic(), sorted(self._ranks)
         for member in list(self._members):
             self._part_with(member)
@@ -130,14 +123,12 @@ class TrainingProcesses:
         ]
 
     def kill(self) -> None:
-        """Kill the connected processes of this machine."""
         for member in self._members:
             if member.is_seen:
                 with suppress(OSError):
                     os.kill(member.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close all connections."""
         for member in self._members:
             member.close()
         self._members.clear()
@@ -147,7 +138,6 @@ class TrainingProcesses:
             self._nodes = None
 
     def _look(self) -> None:
-        """Add new processes."""
         known = self._refused | {member.key for member in self._members}
         for key, connection in self._arrivals.look(known):
             pid = peer(connection)
@@ -170,7 +160,6 @@ class TrainingProcesses:
         self._gone = [one for one in self._gone if not one.is_same_process(member)]
 
     def _is_watched(self, member: Member) -> bool:
-        """Return whether the process's job is watched: the first job, or its restart."""
         if member.rank is not None or not member.job:
             return True
         others = [one for one in self._ranks.values() if one.job not in ("", member.job)]
@@ -193,10 +182,6 @@ class TrainingProcesses:
         member.close()
 
     def _rank_of(self, member: Member, envelope: Envelope) -> int:
-        """Return the rank that the process reports, or the next free one.
-
-        Raises SourceError for a process of another node whose rank is converted.
-        """
         if member.rank is None:
             if not 0 <= envelope.rank < MOST_RANKS:
                 raise SourceError(f"it says that its rank is {envelope.rank}")
@@ -216,7 +201,6 @@ class TrainingProcesses:
         return member.rank
 
     def _part_with(self, member: Member) -> None:
-        """Disconnect a process. If it still runs, it is connected again later."""
         self._members.remove(member)
         if member.rank is not None:
             del self._ranks[member.rank]
@@ -230,7 +214,6 @@ class TrainingProcesses:
             self._refused.discard(member.key)
 
     def _departed(self) -> list[Envelope]:
-        """Return the end of each process that has ended before its command."""
         found, now_s = [], time.monotonic()
         for gone in [one for one in self._gone if one.has_ended]:
             if now_s - gone.parted_s <= PATIENCE_S:
@@ -247,7 +230,6 @@ class TrainingProcesses:
         return found
 
     def _stacks(self) -> list[Envelope]:
-        """Return the requested stacks, once all have arrived."""
         answers = None if self._question is None else self._question.answers()
         if answers is None:
             return []
@@ -267,7 +249,6 @@ def _began_anew(member: Member, others: list[Member]) -> bool:
 
 
 def _run_id(job: str) -> str:
-    """Return torchrun's run id; empty if the user has not set one."""
     run_id = job.rpartition(":")[0]
     return "" if run_id == "none" else run_id
 

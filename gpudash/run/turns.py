@@ -1,9 +1,8 @@
 """Take turns in watching a run: a gpudash without a screen gives way to `gpudash attach`.
 
 A training serves one dashboard at a time: the one that holds a lock in the run's directory. Whoever
-opens a screen locks a second file, as a wish. The one that waits without a screen sees that, lets
-go of the training and of the first lock, and comes back when the wish is gone. Both locks end with
-their process, however that ends.
+opens a screen locks a second file, as a wish. The one without a screen then lets go, and comes back
+when the wish is gone. Both locks end with their process, however that ends.
 """
 
 import fcntl
@@ -52,7 +51,6 @@ class Claim:
         return True
 
     def close(self) -> None:
-        """Give the right back; a second call does nothing."""
         while self._fds:  # the wish last: who waits for its end finds the run free
             os.close(self._fds.pop())
 
@@ -61,7 +59,6 @@ class Turn:
     """The turn of the gpudash without a screen, which has it whenever nobody wishes for it."""
 
     def __init__(self, place: Path) -> None:
-        """Take the turn, if it is free."""
         self._place = place
         self._fd: int | None = None
         self.is_ours = False
@@ -78,7 +75,6 @@ class Turn:
         return has_changed
 
     def give_way(self) -> None:
-        """Let the one that wishes for it watch; a second call does nothing."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

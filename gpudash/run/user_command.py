@@ -37,16 +37,11 @@ class UserCommand(NamedTuple):
 
 
 def begins_command(word: str) -> bool:
-    """Return whether a command of the user's begins with this word, which may be a workload's."""
     return is_script(word) or INTERPRETER.fullmatch(word) is not None
 
 
 def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
-    """Return the command for `SCRIPT.py ARGS…`, `-m MODULE ARGS…` or `-- COMMAND…`.
-
-    A Python before the first two is the one that runs them. After `--`, a word that ends in `.py`
-    is a script too. Raises UsageError if it cannot start.
-    """
+    """Take `SCRIPT.py …`, `-m MODULE …` (both also after a Python), or `-- COMMAND…`."""
     bare = list(words[:1]) == ["--"]
     words = tuple(words[1:] if bare else words)
     if not words:
@@ -74,7 +69,6 @@ def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
 
 
 def _name(words: Sequence[str]) -> str:
-    """Return a command's first script or module, after Python and launchers."""
     words = [plain(word) for word in words]
     for word, following in zip(words, (*words[1:], ""), strict=True):
         if word.endswith(".py"):
@@ -85,11 +79,7 @@ def _name(words: Sequence[str]) -> str:
 
 
 def _python(asked: str | None) -> str:
-    """Return the requested Python, else the activated environment's, else one with a torch.
-
-    gpudash may be in an environment of its own, without torch: then it is what `python` is in this
-    shell.
-    """
+    """Prefer the requested Python, then the activated environment's, then one with a torch."""
     if asked is not None:
         return _executable(asked, "--python")
     for name in ENVIRONMENTS:
@@ -132,7 +122,6 @@ ATTACH = "gpudash attach"
 
 
 def look_in() -> str:
-    """Return the command that opens the dashboard from a terminal elsewhere."""
     where = os.environ
     if job := where.get("SLURM_JOB_ID"):
         node, nodes = where.get("SLURMD_NODENAME"), where.get("SLURM_JOB_NUM_NODES", "1")
@@ -144,5 +133,5 @@ def look_in() -> str:
 
 
 def in_slurm_step() -> bool:
-    """Return whether this process is of a Slurm step, at whose end all of it is killed."""
+    """At a step's end, Slurm kills all of its processes."""
     return "SLURM_STEP_ID" in os.environ

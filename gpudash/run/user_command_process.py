@@ -77,23 +77,20 @@ class Foreground(UserCommandProcess):
             )
 
     def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
-        """Start a child; return the command's process id. Raises OSError or ValueError."""
         self._process = subprocess.Popen(command.argv, env=environment(run), stdout=stdout)
         return self._process.pid
 
     def read(self) -> bytes:
-        """Notice the command's end; its output goes to the terminal directly."""
+        """Notice the command's end alone: its output goes to the terminal."""
         code = self._process.poll()
         if code is not None:
             self.exit_code, self.over = self._code(code), True
         return b""
 
     def wait(self) -> int:
-        """Wait for the command's end; return its exit code, negative for a signal."""
         return self._code(self._process.wait())
 
     def _code(self, code: int) -> int:
-        """Return the command's exit code, by the child's."""
         return code
 
     def signal(self, number: int) -> None:
@@ -101,7 +98,6 @@ class Foreground(UserCommandProcess):
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """Remove the run's directory if the command has ended."""
         if self._process.poll() is not None:
             shutil.rmtree(self._place, ignore_errors=True)
 
@@ -118,7 +114,7 @@ class OnTerminal(UserCommandProcess):
         self._is_closed = False
 
     def read(self) -> bytes:
-        """Return the new output; pass on a new size of the user's terminal."""
+        """Pass on a new size of the user's terminal."""
         self._resize()
         self._flush()
         printed = bytearray()
@@ -130,15 +126,12 @@ class OnTerminal(UserCommandProcess):
         return bytes(printed)
 
     def signal(self, number: int) -> None:
-        """Send the signal to the processes that Ctrl-C would reach."""
         self._send(keeper.SIGNAL, str(number))
 
     def type(self, text: str) -> None:
-        """Type on the command's terminal."""
         self._send(keeper.TYPE, text)
 
     def close(self) -> None:
-        """Disconnect; if the command has ended, the keeper need not wait for a dashboard."""
         if self._is_closed:
             return
         if self.over:
@@ -175,7 +168,7 @@ class Adopted(UserCommandProcess):
     """A command that has its own terminal or none, and may be watched without a screen."""
 
     def __init__(self, place: Path, name: str, process: tuple[int, int]) -> None:
-        """Take the watch over. Raises UsageError if another gpudash keeps it."""
+        """Raise UsageError if another gpudash keeps the watch."""
         self._place, self._process = place, process
         self.prints_to = self.prints_to or _output_of(process[0])
         try:
@@ -190,13 +183,12 @@ class Adopted(UserCommandProcess):
             raise UsageError(watched(name))
 
     def read(self) -> bytes:
-        """Notice the command's end; only its parent could know the exit code."""
+        """Only the command's parent could know its exit code."""
         pid, began_ticks = self._process
         self.over = keeper.began_ticks(pid) != began_ticks
         return b""
 
     def signal(self, number: int) -> None:
-        """Send the signal to the command alone."""
         self.read()
         if not self.over:
             with suppress(OSError):
@@ -254,7 +246,7 @@ def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:
 
 
 def attach(place: Path, name: str) -> OnTerminal:
-    """Connect to the keeper of a run. Raises UsageError if another dashboard is connected."""
+    """Raise UsageError if another dashboard is connected."""
     try:
         connection = _connect(place)
         connection.settimeout(ANSWER_S)
@@ -268,7 +260,6 @@ def attach(place: Path, name: str) -> OnTerminal:
 
 
 def _output_of(pid: int) -> str:
-    """Return where a process's standard output goes, in words."""
     try:
         place = str(Path(f"/proc/{pid}/fd/1").readlink())
     except OSError:
@@ -279,7 +270,6 @@ def _output_of(pid: int) -> str:
 
 
 def watched(name: str) -> str:
-    """Return the message for a command that another gpudash watches."""
     return f"{name} is watched by another gpudash; only one at a time can"
 
 

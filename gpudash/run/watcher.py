@@ -1,7 +1,4 @@
-"""Ask the process that watches a notebook's kernel for the answer.
-
-The kernel asks, so only the standard library is imported here.
-"""
+"""Ask a notebook's watcher for the answer. The kernel asks: only the standard library is used."""
 
 import socket
 from collections.abc import Callable
@@ -19,9 +16,6 @@ MOST_BYTES = 16 << 20
 
 
 def ask(place: Path, meanwhile: Callable[[], object] = lambda: None) -> bytes:
-    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches.
-
-    Until it comes, `meanwhile` is called now and then.
-    """
+    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches."""
     with Exchange([(socket.AF_UNIX, str(place / SOCKET))], PATIENCE_S) as exchange:
         return exchange.line(MOST_BYTES, meanwhile)

@@ -1,8 +1,8 @@
 """Run the worker as a source: start it, exchange messages, notice its end.
 
-Nothing here waits for the worker, except `close` for a killed one, within a limit. Only the thread
-that consumes the events calls the methods. `WorkerProcess` itself is created on the main thread,
-because the kernel kills the child when the thread that started it ends.
+Nothing here waits for the worker, except `close` for a killed one. Only the thread that consumes
+the events calls the methods. `WorkerProcess` itself is created on the main thread, because the
+kernel kills the child when the thread that started it ends.
 """
 
 import codecs
@@ -39,10 +39,7 @@ from workloads.own.names import installed, is_file
 
 
 def find(name: str) -> Entry:
-    """Return the entry of any workload; a user's own is described by a child first.
-
-    Raises LeverError, with the failed line of the user's code.
-    """
+    """Describe a user's own workload in a child. Raises LeverError with the failed line."""
     if name in CATALOGUE:
         return CATALOGUE[name]
     if not name.isprintable():
@@ -127,27 +124,22 @@ class WorkerProcess(Source):
 
     @property
     def pid(self) -> int:
-        """The worker's process id, also its process group's."""
         return self._process.pid
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        """Descriptors to poll for reading, without those at their end."""
         return tuple(lines.fd for lines in (self._events, *self._printed) if not lines.ended)
 
     def send(self, command: AnyCommand, /) -> None:
-        """Send the command, without waiting for a busy or dead worker."""
         self._unsent += msgspec.json.encode(command) + b"\n"
         self._flush()
 
     def _flush(self) -> None:
-        """Write as much as the worker's standard input takes."""
         if self._unsent:
             with contextlib.suppress(BlockingIOError, BrokenPipeError):
                 del self._unsent[: os.write(self._stdin.fileno(), self._unsent)]
 
     def read(self) -> list[Envelope]:
-        """Return the worker's output and events; send unsent commands. Raises SourceError."""
         self._flush()
         lines = [line for pipe in self._printed for line in pipe.read_text()]
         events = [self._decoder.decode(line) for line in self._events.read()]
@@ -162,11 +154,10 @@ class WorkerProcess(Source):
         ]
 
     def exit_code(self) -> int | None:
-        """Return the worker's exit code, negative for a signal; None while it runs."""
+        """Return None while it runs, a negative number for a signal."""
         return self._process.poll()
 
     def ended(self) -> str | None:
-        """Return how the worker ended, as a sentence; None while it runs."""
         code = self.exit_code()
         if code is None:
             return None
@@ -177,15 +168,11 @@ class WorkerProcess(Source):
         return f"{why}: {words[-1]}" if words else why
 
     def kill(self) -> None:
-        """End the worker and its children at once."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # gone, or no longer ours
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Kill the process group, reap the worker and clean up; a second call does nothing.
-
-        Returns after `REAP_S` seconds at the latest, even if the worker has not ended by then.
-        """
+        """Return after `REAP_S` seconds at the latest, even if the worker has not ended by then."""
         self.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(REAP_S)
@@ -200,7 +187,6 @@ class RankProcesses(WorkerProcess):
     """The launcher with its pipes, and a connection to each rank."""
 
     def __init__(self, plan: Plan) -> None:
-        """Start the launcher. Raises WorkerError."""
         super().__init__(plan, LAUNCHER)
         self._ranks = TrainingProcesses(Rendezvous(Path(self._scratch.name)), world_size=plan.nproc)
         self._seqs: Counter[tuple[str, int]] = Counter()
@@ -209,11 +195,9 @@ class RankProcesses(WorkerProcess):
         self._death: State | None = None  # of a rank that could not report it
 
     def send(self, command: AnyCommand, /) -> None:
-        """Send the command to the ranks that it is for."""
         self._unanswered += self._ranks.send(command)
 
     def read(self) -> list[Envelope]:
-        """Return the messages that have arrived; at the end, the first rank's failure."""
         has_ended = self.exit_code() is not None
         unanswered, self._unanswered = self._unanswered, []
         found = []
@@ -235,12 +219,10 @@ class RankProcesses(WorkerProcess):
         return [self._numbered(one) for one in found]
 
     def close(self) -> None:
-        """End all processes."""
         super().close()
         self._ranks.close()
 
     def _first_failure(self) -> State | None:
-        """Return the first failure: the other ranks' failures follow from it."""
         if not self._failures:
             return None
         rank, first = min(self._failures, key=lambda one: one[1].at_s)
@@ -268,12 +250,10 @@ class _PipeLines:
         self._text = ""
 
     def read(self) -> list[bytes]:
-        """Return the complete lines that have arrived."""
         *lines, self._partial = (self._partial + self._receive()).split(b"\n")
         return lines
 
     def read_text(self) -> list[str]:
-        """Return printed lines; an unfinished last one counts at the end, an endless one is cut."""
         received = self._receive()
         self._text += self._decoder.decode(received, self.ended)
         *lines, self._text = self._text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -293,7 +273,6 @@ class _PipeLines:
 
 
 def _pipe(on_failure: ExitStack, childs_ends: ExitStack) -> tuple[_PipeLines, int]:
-    """Return a new pipe: its lines for this process, and the child's end to write to."""
     reading, writing = os.pipe()
     lines = _PipeLines(reading)
     on_failure.callback(lines.close)

@@ -16,7 +16,6 @@ class BatchedSteps(DeclaredSteps):
 
     @event("DataLoader")
     def loader_opened(self, iterator: Any, loader: Any) -> bool:
-        """Note that a DataLoader has made an iterator."""
         if self._stop_skipping():
             self.samples = None  # the script may have left the newest batch
         if self.mode is FIRST and not self._depth:
@@ -26,7 +25,6 @@ class BatchedSteps(DeclaredSteps):
 
     @event("DataLoader")
     def foreign_loader_opened(self, loader: Any) -> bool:
-        """Note that a loader that is not PyTorch's has made an iterator of PyTorch's."""
         library = type(loader).__module__.partition(".")[0]
         if library != self._feeds.foreign:
             self._feeds.foreign, self._findings.is_news = library, True
@@ -34,7 +32,6 @@ class BatchedSteps(DeclaredSteps):
 
     @event("DataLoader")
     def batch_asked(self, iterator: Any) -> bool:
-        """Note that the script is about to wait for a batch; return whether to report the end."""
         if not self.mode.is_on or self.counting.fetching:
             return False
         if self._thread is not None and get_ident() != self._thread:
@@ -56,10 +53,7 @@ class BatchedSteps(DeclaredSteps):
 
     @event("DataLoader")
     def batch_arrived(self, iterator: Any, batch: Any, asked_s: float | None) -> bool:
-        """Note that the batch has arrived.
-
-        `asked_s` says since when it was waited for, if that was before `batch_asked`.
-        """
+        """Note that the batch has come, waited for since `asked_s` if not since `batch_asked`."""
         now = time.monotonic()
         self.counting.fetching = False
         tally, is_skipping = self._tally, self.mode.is_skipping
@@ -91,10 +85,7 @@ class BatchedSteps(DeclaredSteps):
 
     @event("DataLoader")
     def batch_failed(self, iterator: Any, asked_s: float | None) -> bool:
-        """Note that no batch came: the loader is exhausted, or it raised.
-
-        `asked_s` says since when it was waited for, if `batch_asked` was not called.
-        """
+        """Note that the loader is exhausted, or raised; `asked_s` is as for `batch_arrived`."""
         self.counting.fetching = False
         # the steps that were only counted end here, after this wait
         self._tally.data_s += time.monotonic() - (self._asked_s if asked_s is None else asked_s)
@@ -104,7 +95,6 @@ class BatchedSteps(DeclaredSteps):
         return False
 
     def _is_elsewhere(self, batch: Any) -> bool:
-        """Return whether the batch has to be copied to the device, and calls show until when."""
         if not self._findings.calls_seen:
             return False
         tensor = first_tensor(batch)

@@ -1,11 +1,10 @@
 """Decides where a training's steps end: a table whose rows are the shapes of trainings.
 
-An optimizer that steps a second time opens a new step. One of several that steps twice in a row on
-one batch does not: some generators do. The step before ended where its last optimizer did, which is
-known too late to act at that border. So the end is predicted: a step is over once every optimizer
-that is due has stepped. How often an optimizer steps, such as in every fifth step, follows from its
-last two steps. If a prediction was wrong, the number of steps is still right. Where no optimizer
-steps, each backward pass ends a step. Where the script declares its steps, nothing else does.
+An optimizer that steps a second time opens a new step, unless it is one of several and repeats its
+step on one batch, as some generators do. The step before ended where its last optimizer did, which
+is known too late to act there. So the end is predicted: a step is over once every optimizer that is
+due has stepped. How often one steps follows from its last two steps. If a prediction was wrong, the
+number of steps is still right.
 """
 
 from collections.abc import Hashable
@@ -110,7 +109,6 @@ class Boundaries:
         self._belated: set[Hashable] = set()  # first stepped after the round was reported as over
 
     def feed(self, symbol: Symbol) -> Verdict:
-        """Return what an event says about the step in progress."""
         says, self.state = SAYS.get((self.state, symbol)) or ("goes on", self.state)
         if says == "ends" and self.state == "passes":  # a round without an optimizer
             self._only = None
@@ -124,15 +122,13 @@ class Boundaries:
             self._habits[optimizer] = _Habit(-1, self._number, self._number)
 
     def forget(self, optimizer: Hashable) -> None:
-        """Stop waiting for an optimizer that is gone."""
         self._leave_fast_path()
         self._habits.pop(optimizer, None)
         self._stepped.discard(optimizer)
 
     def update_begins(self, optimizer: Hashable, *, afresh: bool | None) -> Verdict:
-        """Note the begin of an optimizer's step.
+        """Begin a new round if something since the last end, such as a batch, shows one: `afresh`.
 
-        `afresh`: something since the last end, such as a batch, shows that a new round has begun.
         Without it, an optimizer that was not due belongs to the round that was reported as ended.
         None: nothing can show it, as without a DataLoader. There it is a round by itself if it
         never stepped before, or steps again next.
@@ -156,7 +152,7 @@ class Boundaries:
         return says
 
     def update_ends(self) -> Verdict:
-        """Note the end of an optimizer's step, or of a backward pass with such steps in it."""
+        """Note also the end of a backward pass with optimizer steps in it."""
         if self.state == "alone":
             says, self.state = SAYS["alone", "updated"]
             return says
@@ -178,7 +174,6 @@ class Boundaries:
         return "other"
 
     def _is_member(self, optimizer: Hashable) -> bool:
-        """Return whether one of several optimizers may step again on the batch of its round."""
         if not self._has_batch or optimizer in self._belated:
             return False
         habit = self._habits.get(optimizer)
@@ -196,7 +191,6 @@ class Boundaries:
         return False
 
     def _leave_fast_path(self) -> None:
-        """Leave the fast path for an only optimizer, and record the step that it left out."""
         only, self._only = self._only, None
         if self.state == "alone":
             self.state = "open"

@@ -25,7 +25,6 @@ class CalledSteps(BatchedSteps):
     """Handles the events of models."""
 
     def reset(self) -> None:
-        """Forget the training found so far."""
         super().reset()
         self._findings = Discovery(self)
 
@@ -33,7 +32,6 @@ class CalledSteps(BatchedSteps):
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Note that a root is about to be called."""
         if get_ident() != self._thread or self._backward_depth:
             return False
         inputs = (*args, *kwargs.values())
@@ -62,7 +60,6 @@ class CalledSteps(BatchedSteps):
         return self._call_begins(root, symbol, samples)
 
     def _call_begins(self, root: Root, symbol: Symbol, samples: int | None) -> bool:
-        """Follow a call where steps are measured in full; return whether to report its end."""
         if self.mode.is_skipping or not self.mode.is_on:
             return False
         is_learned_from = not (root.is_frozen or self._tally.batches or self._feeds.is_fed())
@@ -73,13 +70,11 @@ class CalledSteps(BatchedSteps):
 
     @event("forward")
     def returned(self) -> bool:
-        """Note that the newest call has ended."""
         self._learned.returned()
         self._enter("returns")
         return False
 
     def _frozen_called(self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Handle a call of a model without an optimizer, maybe within another model's call."""
         if self.mode.is_skipping:
             return False
         if not root.was_called:
@@ -90,7 +85,7 @@ class CalledSteps(BatchedSteps):
         return self._call_begins(root, "trains" if has_gradients else "freezes", None)
 
     def _acts(self, root: Root, module: nn.Module, samples: int | None) -> bool:
-        """Return whether a call without gradients, before a step, is for what to learn from.
+        """Return whether a call without gradients, before a step, is a rollout.
 
         A rollout acts on few samples at a time, and steps then learn from many. An evaluation has
         as many as a step, or more. In evaluation mode only far fewer are taken for a rollout, and
@@ -105,7 +100,6 @@ class CalledSteps(BatchedSteps):
 
     @event("eval")
     def turns_to_evaluation(self) -> bool:
-        """Note a call of `nn.Module.eval`: calls that cannot train may follow."""
         if get_ident() != self._thread:
             return False
         if self.mode.is_skipping:
@@ -117,7 +111,6 @@ class CalledSteps(BatchedSteps):
     def _call(
         self, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int | None
     ) -> None:
-        """Handle a training call, on so many samples."""
         root.trained_on = samples
         if self._asides.why is not None:
             self._resume()
@@ -136,6 +129,5 @@ class CalledSteps(BatchedSteps):
         tally.is_open = False
 
     def _autocast(self) -> tuple[str, torch.dtype] | None:
-        """Return the autocast that is active now, if there is one."""
         kind = self._findings.device_type
         return (kind, torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else None

@@ -1,9 +1,7 @@
-"""Counts plain steps, timed together or watched by nobody, with as little host time as possible.
+"""Counts plain steps with as little host time as possible: one call for each event.
 
-Each event of such a step takes one call here. Between two calls torch runs a thousand functions of
-its own, so hardly any of this code or of its data is still in a cache: it costs by its size, and
-all that it needs is in one small object. The tracker gets whatever is not plain, and measures steps
-in full again.
+Between two calls torch runs a thousand functions of its own, so hardly any of this code or of its
+data is still in a cache: it costs by its size. What is not plain goes to the tracker.
 """
 
 import time
@@ -47,7 +45,6 @@ class Counting:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all steps."""
         self.steps = 0
         """Since the process began, measured or not."""
         self.next_begun = False
@@ -67,12 +64,7 @@ class Counting:
         border_at: int = 0,
         due_s: float = 0.0,
     ) -> None:
-        """Count the steps of a thread, by an optimizer's id.
-
-        If `thread` is None, all steps are left to the tracker. `iterator` returns the iterator of
-        the loader whose batches are counted, or None. The newest loss is kept if `keeps_loss`. A
-        step that is `border_at`, or ends at `due_s` or later, is left to the tracker.
-        """
+        """Count until `border_at` or `due_s`. If `thread` is None, the tracker takes all steps."""
         self.tally, self.optimizer, self.iterator = tally, optimizer, iterator
         self.keeps_loss, self.border_at, self.due_s = keeps_loss, border_at, due_s
         self.thread = thread
@@ -81,10 +73,7 @@ class Counting:
 def count_batches(
     tracker: "Tracker", advance: Callable[[Any], Any], followed: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
-    """Return `advance`, a loader's `__next__`, with a list or tuple of tensors counted.
-
-    `followed` is the same with the tracker following the wait.
-    """
+    """Count batches in `advance`; `followed` is the same with the tracker following the wait."""
     counting = tracker.counting
 
     @wraps(advance)
@@ -120,7 +109,7 @@ def count_batches(
 
 @uncompiled
 def count_backward(counting: Counting, tensors: Any) -> bool:
-    """Note a backward pass, and keep its loss where asked to; False: the tracker has to."""
+    """Return False where the tracker has to handle the pass."""
     if get_ident() != counting.thread or type(tensors) is not Tensor:
         return False
     tally = counting.tally
@@ -136,7 +125,6 @@ def count_backward(counting: Counting, tensors: Any) -> bool:
 
 
 def count_steps(tracker: "Tracker") -> tuple[OptimizerHook, OptimizerHook]:
-    """Return the hooks at the begin and at the end of an optimizer's step."""
     counting = tracker.counting
 
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:

@@ -16,13 +16,11 @@ class DeclaredSteps(EndedSteps):
     """Handles the events of `gpudash.step`. After the first one, no other steps are looked for."""
 
     def reset(self) -> None:
-        """Forget the training found so far."""
         super().reset()
         self._depth = 0  # how deep in a declared step
 
     @event("gpudash.step")
     def step_begins(self) -> bool:
-        """Note that a declared step begins."""
         declares = self._boundaries.state == "declared"
         if get_ident() != self._thread and (declares or self._thread == NOBODY):
             return False
@@ -48,7 +46,7 @@ class DeclaredSteps(EndedSteps):
 
     @event("gpudash.step")
     def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
-        """Note that a declared step has ended; `counts` is False if it failed."""
+        """Close the step, unless it failed: then `counts` is False."""
         if get_ident() != self._thread or not self._depth:
             return False
         self._depth -= 1
@@ -62,7 +60,6 @@ class DeclaredSteps(EndedSteps):
         return False
 
     def _declare(self) -> None:
-        """Use only declared steps from now on."""
         self._no_more_comes()
         self._boundaries.feed("declares")
         self._thread = get_ident()
@@ -72,15 +69,12 @@ class DeclaredSteps(EndedSteps):
 
     @property
     def _is_within(self) -> bool:
-        """Whether this may be part of a step. Without declared steps, everything may be."""
+        """Without declared steps, everything may be part of a step."""
         return self._depth > 0 or self._boundaries.state != "declared"
 
     @property
     def _has_waited(self) -> bool:
-        """Whether only batches have come since the newest step.
-
-        Most loops wait for a batch before they declare its step. That wait is part of the step.
-        """
+        """Most loops wait for a batch before they declare its step, so the wait is part of it."""
         tally = self._tally
         return tally.batches > 0 and not (tally.calls or tally.backwards)
 

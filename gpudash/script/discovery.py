@@ -79,17 +79,14 @@ class Discovery:
         """Padding among the tokens of a batch is not known."""
 
     def install_hooks(self) -> None:
-        """Install the hooks on the calls of all roots."""
         for root in (*self.roots, *self.frozen):
             install_hook(root, self._listener)
 
     def remove_hooks(self) -> None:
-        """Remove the hooks on the calls of all roots."""
         for root in (*self.roots, *self.frozen):
             remove_hook(root)
 
     def end(self) -> None:
-        """Remove all hooks for good."""
         self.remove_hooks()
         if self._parts is not None:
             self._parts.unhook()
@@ -102,11 +99,7 @@ class Discovery:
         return not has_compiled() and not any(needs)
 
     def meet(self, key: int, optimizer: Any) -> list[int]:
-        """Add an optimizer at its first step, with its models.
-
-        Those of one that does not tell its parameters are the ones with gradients. Return the ids
-        of other optimizers that may step beside it.
-        """
+        """Return the ids of other optimizers that may step beside it."""
         gone = self._gone
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
         self.is_news = True
@@ -126,7 +119,6 @@ class Discovery:
         return beside
 
     def _survey(self) -> Survey | None:
-        """Search the process, unless too much time has gone into that."""
         began_s = time.monotonic()
         if self._searched_s > SURVEYS_S + SURVEYS_SHARE * (began_s - self._first_survey_s):
             return None
@@ -135,7 +127,6 @@ class Discovery:
         return survey
 
     def lost(self) -> list[int]:
-        """Forget the optimizers that the script has released; return their ids."""
         keys = []
         while self._gone:
             keys.append(key := self._gone.pop())
@@ -144,7 +135,6 @@ class Discovery:
         return keys
 
     def add_root(self, module: nn.Module) -> None:
-        """Add a top-level model, unless it is known."""
         if any(root.module is module for root in self.roots):
             return
         root = Root(module)
@@ -161,7 +151,6 @@ class Discovery:
         self.calls_seen = self.is_news = True
 
     def add_frozen(self, modules: Iterable[nn.Module]) -> None:
-        """Add models without an optimizer, unless they are known."""
         known = {id(root.module) for root in (*self.roots, *self.frozen)}
         self.frozen = [one for one in self.frozen if one.module is not None]
         only_compiled = has_compiled()
@@ -180,11 +169,10 @@ class Discovery:
 
     @property
     def _is_complete(self) -> bool:
-        """Whether steps were looked through for calls of all models found so far."""
         return not self._are_new or self._looks >= LOOKS
 
     def _parameters(self) -> set[int]:
-        """Return the ids of the parameters of all living models: a dead one's ids may be reused."""
+        """Leave out models that are gone: their parameters' ids may be reused."""
         modules = alive(ref() for ref in self._owners)
         return {one for module in modules for one in parameters_of(module)}
 
@@ -199,7 +187,6 @@ class Discovery:
                 self._look_through(tally)
 
     def _look_through(self, tally: Tally) -> None:
-        """Learn from a measured step which of the new models are called."""
         was_complete = self._is_complete
         if tally.backwards:
             self._seek_calls()
@@ -208,7 +195,6 @@ class Discovery:
         self.is_news |= self._is_complete != was_complete
 
     def _seek_calls(self) -> None:
-        """Watch the submodules of uncalled roots for one step; keep those that were called."""
         parts, self._parts = self._parts, None
         if parts is None:
             uncalled = [root for root in (*self.roots, *self.frozen) if not root.was_called]
@@ -223,7 +209,6 @@ class Discovery:
         self._are_new = False
 
     def _keep_frozen(self, frozen: list[Root]) -> None:
-        """Keep the models that were called, and a few of the others; unhook the rest."""
         called = [one for one in frozen if one.was_called]
         others = [one for one in frozen if not one.was_called]
         self.frozen = called + others[:MOST_UNCALLED]
@@ -232,7 +217,6 @@ class Discovery:
         self.is_news |= len(called) > 0
 
     def found(self, loss: Tensor | None, feeds: Feeds, state: State) -> TrainingObjects:
-        """Return all findings; `loss` is the newest known one, `state` that of the boundaries."""
         by_updates = () if state == "passes" else tuple(self.optimizers.values())
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
@@ -260,13 +244,11 @@ class Discovery:
 
 
 def _library(optimizers: Iterable[Any]) -> str:
-    """Return the name of the first library whose own optimizer is among them; empty: none is."""
     own = (type(one) for one in optimizers if not isinstance(one, Optimizer))
     return next((kind.__module__.partition(".")[0] for kind in own), "")
 
 
 def world_size() -> int:
-    """Return the number of processes that train together."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_world_size()
@@ -274,7 +256,7 @@ def world_size() -> int:
 
 
 def found_line(found: TrainingObjects) -> str:
-    """Return the line, such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
+    """Return a line such as `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
     parts = [_optimizers(found), _roots(found), _backwards(found), _feed(found.feed, found.foreign)]
     parts[2:2] = _frozen(found)
     if found.acts:

@@ -1,8 +1,7 @@
 """Connects the tracker in the user's process with the dashboard.
 
 Nothing here waits, except while a dashboard has paused the training, and around a block timed by
-the wall clock. No exception of gpudash's reaches the script. After one, gpudash puts its levers
-back and measures no more.
+the wall clock. After an exception of its own gpudash puts its levers back and measures no more.
 """
 
 import contextlib
@@ -90,11 +89,9 @@ class Driver:
     # ── events from the tracker ─────────────────────────────────────────────────────────
 
     def found(self, found: TrainingObjects) -> None:
-        """Take new findings about the training."""
         self._guard(lambda: self._find(found))
 
     def border(self, _step: int) -> None:
-        """Do what is due between this step and the next."""
         self._border_s = time.monotonic()
         # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
@@ -109,7 +106,6 @@ class Driver:
         """Do nothing: the next report reads the step from the clock."""
 
     def aside(self, why: Aside | None) -> None:
-        """Report an aside since the newest step; None: training goes on."""
         self._guard(lambda: self._turn_aside(why))
 
     def idle(self) -> None:
@@ -118,27 +114,23 @@ class Driver:
             self._guard(self._serve)
 
     def flush(self) -> None:
-        """Report the steps until here, and do what a dashboard has asked."""
         self._guard(self._flush)
 
     def look(self) -> None:
-        """Serve a dashboard that has come or gone. Called between two cells of a notebook."""
         if time.monotonic() >= self._due_s:
             self._guard(self._look)
 
     def begins_anew(self) -> None:
-        """Note that another training begins: a dashboard meets it as that of another process."""
+        """Have a dashboard meet the new training as that of another process."""
         self._guard(lambda: self._part("another training has begun"))
 
     def failed(self, what: str, error: BaseException) -> None:
-        """Stop measuring, because a hook of the tracker's has failed."""
         if not self._is_off:
             self._give_up(f"its hook on {what} failed: {first_line(error)}")
 
     # ── life of the driver ──────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """Report the last steps and close the connection: the process ends."""
         with contextlib.suppress(Exception):
             if self._reports is not None and self._line is not None:
                 self.tracker.finish()
@@ -170,7 +162,6 @@ class Driver:
             self._due_s = self._border_due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
-        """Run the action. If it fails, stop measuring."""
         if self._is_off or self._is_captured:
             return
         try:
@@ -185,7 +176,6 @@ class Driver:
         return self._training is not None and self._training.is_captured
 
     def _part(self, why: str) -> None:
-        """Put the levers back, and part with the training and the dashboard."""
         self._hang_up(why)
         self._restore()
         self._training = self._reports = self._offered = self._aside = None
@@ -248,10 +238,7 @@ class Driver:
             self._commands.ran_out(asked_bytes)
 
     def _measure(self, began_s: float | None = None, *, after: int = 0) -> None:
-        """Measure from the next step on; drop the steps that finished without a dashboard.
-
-        `began_s` is when the first step began. `after` are the steps so far, unless they are told.
-        """
+        """Measure from the next step on; `after` are the steps so far, unless they are told."""
         training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
         assert training is not None
         assert clock is not None, "it is made before a training is found"
@@ -274,7 +261,6 @@ class Driver:
         training.watch()
 
     def _await_last(self) -> None:
-        """Wait for the last steps and the last loss, not longer than LAST_STEPS_S."""
         clock, losses, reports = self.tracker.clock, self.tracker.losses, self._reports
         assert clock is not None
         assert losses is not None
@@ -318,7 +304,6 @@ class Driver:
                 self._aside = aside  # for the next dashboard
 
     def _stop_measuring(self) -> None:
-        """Stop measuring, because no dashboard is connected."""
         self._line = self._commands = self._life = self._reports = self._aside = None
         if self._training is not None:
             self._training.unwatch()
@@ -348,7 +333,6 @@ class Driver:
     # ── the dashboard ───────────────────────────────────────────────────────────────────
 
     def _serve(self) -> None:
-        """Accept a dashboard, read its commands, and report if it is due."""
         own_s, began_s = time.thread_time(), time.monotonic()
         self._due_s = began_s + DUE_EVERY_S
         if self._training is None or self._endpoint is None:
@@ -370,7 +354,6 @@ class Driver:
             reports.send()
 
     def _admit(self, training: ScriptTraining, connection: socket.socket | None) -> None:
-        """Take the connection of a new dashboard, or close it if there is one already."""
         if connection is None:
             return
         if self._line is None:
@@ -379,7 +362,6 @@ class Driver:
             connection.close()
 
     def _greet(self, line: SocketLine, training: ScriptTraining) -> None:
-        """Send a new dashboard what the training is, its settings and its state."""
         self._line = line
         if self._reports is None:
             self._measure(after=training.step)
@@ -397,7 +379,6 @@ class Driver:
         self._commands = CommandLoop(line, self._life, training, self._reports, history)
 
     def _state(self, training: ScriptTraining) -> State:
-        """Return the state of a training that goes on."""
         several = training.is_shared
         return State(
             at_s=self._ready_s,

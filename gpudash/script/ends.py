@@ -14,7 +14,6 @@ class EndedSteps(Steps):
     """Ends steps where it is said that they are over."""
 
     def reset(self) -> None:
-        """Forget the training found so far."""
         super().reset()
         self._before_split = Tally()
         self._held: Tally | None = None  # batches from before the aside, maybe trained on after it
@@ -32,7 +31,6 @@ class EndedSteps(Steps):
         self._tell_untimed(self._tally)
 
     def _obey(self, says: Verdict) -> None:
-        """Do with the step in progress what its boundaries say."""
         if says == "ends":
             self._close()
         elif says == "may end":
@@ -48,13 +46,12 @@ class EndedSteps(Steps):
             self._asides.is_between |= self._boundaries.state != "declared"
 
     def _no_more_comes(self) -> bool:
-        """Note that nothing more of the step can come; return whether it has ended by that."""
+        """Return whether the step has ended by that."""
         says = self._boundaries.feed("no more comes")
         self._obey(says)
         return says == "had ended"
 
     def _split(self) -> None:
-        """Note that the step may have ended here."""
         self._before_split, self._tally = self._tally, Tally()
         if self.mode.is_timed:
             assert self.clock is not None
@@ -62,7 +59,6 @@ class EndedSteps(Steps):
             self._begin_phases()
 
     def _join(self) -> None:
-        """Undo the split: the step goes on."""
         self._before_split.add(self._tally)
         self._tally = self._before_split
         if self.mode.is_timed:
@@ -70,7 +66,6 @@ class EndedSteps(Steps):
             self._mark = self.clock.join()
 
     def _close_at_split(self) -> None:
-        """End the step where it was split: the next one has begun since."""
         self.counting.steps += 1
         tally = self._before_split
         if self.mode.is_on:
@@ -83,10 +78,7 @@ class EndedSteps(Steps):
             self._leave_untimed(samples, tokens)
 
     def _close(self, samples: int | None = None, tokens: int | None = None) -> None:
-        """End the step here, before anything of the next one has begun.
-
-        `samples` and `tokens` are what the script declares; None: count them.
-        """
+        """End the step here, before anything of the next one has begun."""
         self.counting.steps += 1
         by_passes = self._boundaries.state == "passes"
         self._closed_by = None if by_passes else self._newest_optimizer
@@ -95,7 +87,6 @@ class EndedSteps(Steps):
     # ── what is no part of a step ───────────────────────────────────────────────────────
 
     def _restart(self, held: Tally | None = None) -> None:
-        """Let the step in progress begin here: nothing before belongs to it but `held`."""
         self._tally, self._held = held or Tally(), None
         self._retime()
         now = time.monotonic()
@@ -103,7 +94,6 @@ class EndedSteps(Steps):
             self._idle(now)
 
     def _retime(self) -> None:
-        """Start the time of the step in progress here."""
         if self.mode.is_timed:
             assert self.clock is not None
             self.clock.interrupt()
@@ -111,20 +101,17 @@ class EndedSteps(Steps):
             self._begin_phases()
 
     def _to_train_on(self) -> Tally | None:
-        """Return the batches that may be trained on after an aside that begins here."""
         held = None if self._asides.is_foreign else self._tally.of_batches()
         if held is not None:
             held.data_s = 0.0  # its time begins after the aside
         return held
 
     def _turn_aside(self, held: Tally | None = None) -> None:
-        """Report an aside since the newest step; `held` are batches for the training after it."""
         self._observer.aside(self._asides.why)
         self._restart()
         self._held = held
 
     def _resume(self) -> None:
-        """Report that training goes on. If a call ended the aside, time starts here."""
         if self._asides.ended_by_call:
             self._restart(self._held)
         self._observer.aside(None)

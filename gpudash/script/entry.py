@@ -1,8 +1,4 @@
-"""Begins in a user's process: `sitecustomize` calls `install` once torch has been imported.
-
-It creates the tracker, the driver and the levers, once in a process. `Hooks.end` takes all of it
-out again, and `start` may begin anew.
-"""
+"""Begins in a user's process: `sitecustomize` calls `install` once torch has been imported."""
 
 import sys
 from collections.abc import Callable
@@ -23,7 +19,7 @@ Hook: TypeAlias = Callable[[type[BaseException], BaseException, TracebackType | 
 
 
 def install() -> None:
-    """Start looking for a training, if this process belongs to a `gpudash run`.
+    """Do nothing outside of a `gpudash run`.
 
     Raises NotImplementedError where this torch lacks what is needed.
     """
@@ -35,7 +31,7 @@ def install() -> None:
 
 
 def without_our_interrupt(rendezvous: Rendezvous, hook: Hook) -> Hook:
-    """Return a hook that hides the traceback of the interrupt with which gpudash ends a script."""
+    """Hide the traceback of the interrupt with which gpudash ends a script."""
 
     def filtered(
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
@@ -53,11 +49,9 @@ class Hooks:
         self._driver, self._tracker = driver, tracker
 
     def cell_begins(self) -> None:
-        """Note that a notebook's cell begins."""
         self._tracker.cell_begins()
 
     def cell_ends(self) -> None:
-        """Note that a notebook's cell has ended, perhaps within a step: report all until here."""
         self._tracker.cell_ends()
 
     def look(self) -> None:
@@ -66,7 +60,6 @@ class Hooks:
             self._driver.look()
 
     def flush(self) -> None:
-        """Report the steps so far, in the middle of a cell."""
         self._tracker.flush()
 
     def end(self) -> None:
@@ -80,7 +73,6 @@ class Hooks:
 
 
 def start(rendezvous: Rendezvous) -> Hooks:
-    """Look for a training in this process, and report it through the run's directory."""
     driver = Driver(rendezvous, PHASES, ScriptLevers)
     driver.tracker = tracker = Tracker(driver)
     tracker.failed = driver.failed

@@ -1,8 +1,4 @@
-"""Steps that the script declares, with `with gpudash.step():` or through a framework's callback.
-
-Without `gpudash run`, or before torch is imported, this does nothing. It imports nothing, so that
-importing it is free.
-"""
+"""Steps that the script declares. This imports nothing, so that importing it is free."""
 
 from typing import Protocol, SupportsIndex, TypeAlias, TypeVar
 
@@ -14,11 +10,10 @@ Count: TypeAlias = SupportsIndex | None
 class StepListener(Protocol):
     """What receives the declared steps: the tracker."""
 
-    def step_begins(self) -> bool:
-        """Note that a step begins, maybe inside another one."""
+    def step_begins(self) -> bool: ...
 
     def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
-        """Note that a step has ended; `counts` is False if it failed."""
+        """Take the end of a step, which failed if `counts` is False."""
 
 
 listener: StepListener | None = None
@@ -26,13 +21,12 @@ listener: StepListener | None = None
 
 
 def begin() -> None:
-    """Declare that a training step begins."""
     if listener is not None:
         listener.step_begins()
 
 
 def end(samples: Count = None, tokens: Count = None, *, counts: bool = True) -> None:
-    """Declare that the training step has ended; `counts` is False if it failed."""
+    """Declare the end of a step, which failed if `counts` is False."""
     if listener is not None:
         listener.step_ends(samples, tokens, counts)
 

@@ -47,17 +47,15 @@ class CommunicationListener(CollectiveListener, Protocol):
     """What receives waits and collectives."""
 
     def wait_begins(self) -> bool:
-        """Note that a wait is about to begin; return whether to report its end."""
+        """Return whether to report the wait's end."""
 
-    def wait_ends(self) -> bool:
-        """Note that the wait is over."""
+    def wait_ends(self) -> bool: ...
 
 
 class GradientSync:
     """Follows the backward passes of DistributedDataParallel; `listener` gets all other waits.
 
-    `on_gradient` is called on autograd's thread at the end of each part of a backward pass. It is
-    also called before an all-reduce that may be the last.
+    `on_gradient` is called on autograd's thread, also before an all-reduce that may be the last.
     """
 
     def __init__(self, listener: CommunicationListener, on_gradient: Callable[[], object]) -> None:
@@ -71,7 +69,6 @@ class GradientSync:
         """`unmeasured` would now return something else."""
 
     def update(self, models: Iterable[nn.Module]) -> None:
-        """Follow these models of a training with several processes."""
         hook_methods(WAITS, self._listener.wait_begins, self._listener.wait_ends)
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
@@ -102,12 +99,11 @@ class GradientSync:
         return f"exposed communication cannot be measured: {why}"
 
     def pass_begins(self) -> None:
-        """Note that a backward pass begins."""
         for one in self._reducers:
             one.last.begin()
 
     def pass_ends(self) -> bool:
-        """Note the end of a pass; return whether the newest gradient began the last all-reduce."""
+        """Return whether the newest gradient began the last all-reduce."""
         exposes = False
         for one in self._reducers:
             was_lost = one.last.has_given_up
@@ -118,16 +114,13 @@ class GradientSync:
         return exposes
 
     def step_ends(self, moved: Moved | None) -> None:
-        """Note the end of a step; `moved` is what fully_shard moved in it, None if not known."""
+        """Take what fully_shard moved in the step; None: not known."""
         self._moved = moved
         for one in self._reducers:
             one.passes_a_step, one.passes = one.passes, 0
 
     def collectives(self, times: CollectiveTimes | None) -> Collectives:
-        """Return the collectives of a step, by the newest numbers.
-
-        `times` are those of fully_shard's collectives in a step; None: not known.
-        """
+        """Return a step's collectives; `times` are those of fully_shard's, None if not known."""
         if not self._kinds.isdisjoint(UNCOUNTED):
             return Collectives()
         found = [
@@ -153,7 +146,6 @@ def _is_split_again(parameter: Tensor) -> bool:
 
 
 def _sum(parts: Iterable[tuple[int, float | None]]) -> float | None:
-    """Return the sum of count times value; None if a value is None, or if there is none."""
     found = [None if each is None else times * each for times, each in parts]
     known = [each for each in found if each is not None]
     return sum(known) if known and len(known) == len(found) else None

@@ -1,10 +1,9 @@
 """Which phase of a step each event begins: a table. It knows neither torch nor a clock.
 
-What lies behind a call is known late. Between a forward pass and the backward pass the loss is
-computed, so that belongs to the forward pass, and so does what joins the calls of a model's parts.
-Before another pass over the same model comes the script's own code: an environment's step. So the
-code behind a call is marked as the script's own, until the next event shows what it was: more of
-the forward pass, after a teacher's call as well.
+What lies behind a call is known late. Between the forward and the backward pass the loss is
+computed, which belongs to the forward pass. Before another pass over the same model comes the
+script's own code, such as an environment's step. So the code behind a call is marked as the
+script's own, until the next event shows what it was.
 """
 
 from collections.abc import Hashable
@@ -35,22 +34,17 @@ class Observer(Protocol):
         """Take the findings: before the first step is measured, and whenever they change."""
 
     def border(self, step: int) -> None:
-        """Do what is due between this step and the next.
+        """Do what is due here. A step whose end is recognised within the next one has no border."""
 
-        A step whose end is recognised only in the middle of the next one has no border.
-        """
-
-    def step(self, step: int) -> None:
-        """Note that the clock has closed a step."""
+    def step(self, step: int) -> None: ...
 
     def aside(self, why: Aside | None) -> None:
-        """Note an aside, such as evaluation, since the newest step; None: training goes on."""
+        """Take what came between two steps, such as evaluation; None: training goes on."""
 
-    def flush(self) -> None:
-        """Report all steps until here."""
+    def flush(self) -> None: ...
 
     def begins_anew(self) -> None:
-        """Note that another training begins in this process; its findings follow."""
+        """Forget the training before: another one begins, and its findings follow."""
 
     def idle(self) -> None:
         """Do what may be done anywhere, not only between steps."""
@@ -112,20 +106,15 @@ class Phases:
         self._so_far = ""  # the phase of the pass so far; a forward pass stays one
 
     def reset(self) -> None:
-        """Begin a step."""
         self.phase, self._so_far = CODE, ""
         self._outer.clear()
         self._called.clear()
 
     def cut(self) -> None:
-        """Note that another phase, which no event here begins, comes in between."""
         self._so_far = ""
 
     def feed(self, symbol: Symbol, subject: Hashable = None) -> tuple[str | None, str | None]:
-        """Return what the phase in progress was all along, and the phase to mark, if one begins.
-
-        `subject` is the model or part that is called. None: it was what it is marked as.
-        """
+        """Return what the phase in progress was all along, and the phase to mark, if one begins."""
         if symbol == "returns":
             return None, self._return()
         phase, before = BEGINS[symbol], self.phase

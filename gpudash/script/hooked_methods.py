@@ -1,10 +1,8 @@
 """Hooks what has a begin and an end: functions, and methods of what the script has imported.
 
-Places where torch waits for other processes, besides DDP's backward pass, are such methods:
-fully_shard gathers parameters before it uses them, and scatters gradients afterwards; DDP
-broadcasts buffers, such as BatchNorm's, before the forward pass. All these are private, and a test
-fails if one goes. Updates by optimizers that are not PyTorch's are others. A library that is not
-listed, or that has renamed its method, leaves each backward pass a step by itself.
+These are waits for other processes, besides those in DDP's backward pass, and updates by optimizers
+that are not PyTorch's. The methods of torch are private: a test fails if one goes. A library that
+is not listed, or that has renamed its method, leaves each backward pass a step by itself.
 """
 
 import sys
@@ -36,7 +34,6 @@ Told: TypeAlias = Callable[..., bool]
 
 
 def hook_methods(places: Iterable[Place], begins: Told, ends: Told, *, takes: int = 0) -> None:
-    """Surround the methods of the classes that the script has imported, once."""
     for module, owner, names in places:
         if module not in sys.modules:  # as in nearly every step
             continue
@@ -47,7 +44,6 @@ def hook_methods(places: Iterable[Place], begins: Told, ends: Told, *, takes: in
 
 
 def imported(places: Iterable[Place]) -> list[type]:
-    """Return the classes that the script has imported."""
     kinds = (getattr(sys.modules.get(module), owner, None) for module, owner, _ in places)
     return [kind for kind in kinds if isinstance(kind, type)]
 
@@ -61,10 +57,7 @@ def _patch(kind: Any, name: str, begins: Told, ends: Told, takes: int) -> None:
 def surrounded(
     function: Callable[..., Any], begins: Told, ends: Told = bool, *, takes: int = 0
 ) -> Callable[..., Any]:
-    """Return the function with its begin reported, and its end if `begins` returns true.
-
-    Its first `takes` arguments are passed to both.
-    """
+    """Report the end only if `begins` returns true. Both get the first `takes` arguments."""
 
     @wraps(function)
     def hooked(*args: Any, **kwargs: Any) -> Any:

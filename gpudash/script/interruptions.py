@@ -1,10 +1,9 @@
 """Detects evaluation and checkpoints between the steps of a training.
 
-Evaluation begins before the first training call of a step. It is either a call of the model that
-cannot train, or a batch of a loader whose batches no backward pass has followed. Some scripts begin
-each step with a call without gradients, as in reinforcement learning. So such a call in two rounds
-in a row is part of the step. A checkpoint lasts as long as its `torch.save`. Evaluation lasts until
-the next training call. In a notebook nothing trains from the end of a cell until another one does.
+Evaluation begins with a call of the model that cannot train, or a batch of a loader whose batches
+no backward pass has followed. It lasts until the next training call. In reinforcement learning each
+step may begin with a call without gradients. So such a call in two rounds in a row is part of the
+step. In a notebook nothing trains from the end of a cell until another one does.
 """
 
 from collections.abc import Hashable
@@ -30,13 +29,12 @@ class Asides:
         """The newest batch is of a loader that no backward pass has followed."""
 
     def border(self) -> None:
-        """Note that a step has ended."""
         self.is_between = True
         self._is_usual, self._was_called, self.is_foreign = self._was_called, False, False
         self._fetched_from.clear()
 
     def fetches(self, loader: Hashable) -> bool:
-        """Note that a batch is requested; return whether an aside begins with it."""
+        """Return whether an aside begins with this request for a batch."""
         self.ended_by_call = False
         if self.why is None and not self.is_foreign and loader in self._trained_on:
             self._fetched_from.add(loader)
@@ -52,11 +50,10 @@ class Asides:
         return begins
 
     def exhausts(self, loader: Hashable) -> None:
-        """Note that the loader has no batch left."""
         self._fetched_from.discard(loader)
 
     def calls(self) -> bool:
-        """Note a call of the model that cannot train; return whether an aside begins with it."""
+        """Return whether an aside begins with this call of the model, which cannot train."""
         if self.is_between:
             self._was_called = True
         begins = not self._is_usual and self._begins("evaluation")
@@ -66,7 +63,7 @@ class Asides:
         return begins
 
     def saves(self) -> bool:
-        """Note that a file is being saved; return whether an aside begins with it."""
+        """Return whether an aside begins with the file that is being saved."""
         self.ended_by_call = False
         if self.why is not None:
             self._fetched_from.clear()  # these batches were evaluated
@@ -74,7 +71,6 @@ class Asides:
         return self._begins("checkpoint")
 
     def saved(self) -> None:
-        """Note that the file is saved. What the script does next is not known yet."""
         self.why = None
 
     def rests(self) -> None:
@@ -83,11 +79,9 @@ class Asides:
         self.why, self.ended_by_call = "idle", True
 
     def trains(self) -> None:
-        """Note a training call or an optimizer's step: an aside ends with it."""
         self.is_between, self.is_foreign, self.why = False, False, None
 
     def learns(self) -> None:
-        """Note a backward pass: the batches of this round are trained on."""
         if not self._fetched_from <= self._trained_on:
             self._trained_on |= self._fetched_from
         if self.is_between or self.is_foreign:
@@ -98,10 +92,7 @@ class Asides:
         return loader in self._trained_on
 
     def _was_evaluated(self) -> bool:
-        """Return whether the newest batch was for evaluation, now that a training batch comes.
-
-        If batches of the same loaders came in this order before, both make a step.
-        """
+        """Return False if batches of these loaders came in this order before: both make a step."""
         if not self.is_foreign or self.why is not None:
             return False
         doubted = self._fetched_from - self._trained_on

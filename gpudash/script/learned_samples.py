@@ -1,8 +1,8 @@
 """Counts the samples that backward passes are about, where no DataLoader shows them.
 
 The numbers that autograd gives its operations tell which calls of models a loss was computed from.
-Calls that only act, such as in an environment, or compute a target are not among them. Where a
-model was called more than once for a loss, nothing shows whether for the same samples.
+Calls that only act, or compute a target, are not among them. Where a model was called more than
+once for a loss, nothing shows whether for the same samples.
 """
 
 from collections import deque
@@ -38,26 +38,20 @@ class LearnedSamples:
         self._counted: set[_Call] = set()  # since the newest update
 
     def reset(self) -> None:
-        """Forget all calls: a step has ended."""
         self._calls.clear()
         self._begun.clear()
         self._counted.clear()
 
     def called(self, subject: Hashable | None, samples: int | None) -> None:
-        """Note a call that is about to begin, on so many samples; None: not known.
-
-        Without a subject nothing is learned from it.
-        """
+        """Learn nothing from a call without a subject. None: its samples are not known."""
         self._begun.append((subject, samples, _next_number()))
 
     def returned(self) -> None:
-        """Note that the newest call has ended."""
         subject, samples, began = self._begun.pop() if self._begun else (None, None, 0)
         if subject is not None:
             self._calls.append(_Call(subject, samples, began, _next_number()))
 
     def learns(self, tally: Tally, tensors: Any) -> None:
-        """Add the samples of a backward pass from these tensors."""
         self._begun.clear()  # an exception may have left some
         about = self._about(tensors)
         if about is None:
@@ -69,14 +63,12 @@ class LearnedSamples:
             tally.learned = total(tally.learned, _samples(fresh))
 
     def updates(self, tally: Tally) -> None:
-        """Note an optimizer's step: what follows is for the next one."""
         if tally.learned != 0:
             tally.updates.append(tally.learned)
             tally.learned = 0
         self._counted.clear()
 
     def _about(self, tensors: Any) -> list[_Call] | None:
-        """Return the calls that the tensors were computed from; None if that is not known."""
         if len(self._calls) <= 1:  # it takes no search
             return list(self._calls)
         if self._gives_up:
@@ -104,13 +96,13 @@ class LearnedSamples:
 
 
 def samples_of(tally: Tally) -> int | None:
-    """Return the samples of a step: those of each of its updates; None if these differ."""
+    """Return the samples of each of a step's updates; None if these differ."""
     each = {*tally.updates, tally.learned} - {0}
     return each.pop() if len(each) == 1 else None
 
 
 def _samples(calls: list[_Call]) -> int | None:
-    """Return the samples that calls have in common; None if they may be of several batches."""
+    """Return None if the calls may be of several batches."""
     sizes, subjects = {call.samples for call in calls}, {call.subject for call in calls}
     return sizes.pop() if len(sizes) == 1 and len(subjects) == len(calls) else None
 

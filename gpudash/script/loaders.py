@@ -26,7 +26,7 @@ class Feeds:
         self._passed_over: Feed | None = None  # it may be an evaluation's, or another training's
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
-        """Note a new iterator; `keeps`: keep its loader alive until its first batch."""
+        """Keep the iterator's loader alive until its first batch, if `keeps`."""
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
         self._opened_for = weakref.ref(iterator, self._release)
@@ -38,7 +38,6 @@ class Feeds:
             self._opened = None
 
     def is_of(self, iterator: Any) -> bool:
-        """Return whether this iterator is the feed's."""
         return self.feed is not None and self.feed.iterator() is iterator
 
     def loader_id(self, iterator: Any) -> int:
@@ -51,10 +50,7 @@ class Feeds:
         return loader_id
 
     def note(self, iterator: Any, asides: Asides, batch: Any) -> bool:
-        """Make this iterator, whose first batch came, the feed, unless another is trained on.
-
-        Return whether the feed has another loader now.
-        """
+        """Return whether the feed has another loader now. Call it at an iterator's first batch."""
         known = self._loaders.get(iterator)
         opened, self._opened = None if known is None else known[1](), None
         if opened is None or asides.why is not None:
@@ -76,13 +72,11 @@ class Feeds:
         return is_new
 
     def begin_anew(self) -> None:
-        """Take the newest loader for the feed: another training has begun with its batches."""
         passed, self._passed_over = self._passed_over, None
         if passed is not None and passed.iterator() is not None:
             self.feed = passed
 
     def is_fed(self) -> bool:
-        """Return whether the feed's iterator still exists."""
         return self.feed is not None and self.feed.iterator() is not None
 
     def _number(self, loader: Any) -> int:

@@ -1,8 +1,7 @@
 """Patches torch to report to the tracker what the script does.
 
-Each patch passes on all arguments, results and exceptions unchanged, without a frame of its own in
-tracebacks. Nothing is stored on objects of the script's. Some of the patched functions are private
-and may move: a test for each fails if they do. `instrument.patching.undo` puts all of them back.
+No patch has a frame in tracebacks, and none stores anything on objects of the script's. Some of the
+patched functions are private: a test for each fails if it moves. `patching.undo` puts all back.
 """
 
 import gc
@@ -140,7 +139,6 @@ def _patch_batches(tracker: Tracker) -> None:
 
 
 def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return the function that has the tracker follow an iterator's wait for a batch."""
     redirects = tracker.redirects
 
     def followed(self: Any) -> Any:
@@ -160,7 +158,6 @@ def _followed(tracker: Tracker, advance: Callable[[Any], Any]) -> Callable[[Any]
 
 
 def _keep_redirects(tracker: Tracker, advance: Callable[[Any], Any]) -> None:
-    """Let iterators whose batches another one makes go on so; without any, leave nothing."""
     redirects = tracker.redirects
     if not redirects:
         return

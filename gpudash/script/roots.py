@@ -73,7 +73,6 @@ class Survey:
         )
 
     def with_gradients(self) -> list[nn.Module]:
-        """Return the top-level modules that have a gradient."""
         return [
             one
             for one in self._tops
@@ -81,33 +80,23 @@ class Survey:
         ]
 
     def roots(self, parameters: set[int]) -> list[nn.Module]:
-        """Return the top-level modules that hold one of these parameters, given by id."""
         return [one for one in self._tops if not parameters.isdisjoint(parameters_of(one))]
 
     def frozen(self, trained: list[nn.Module]) -> list[nn.Module]:
-        """Return the top-level modules with parameters of which no optimizer has any.
-
-        `trained` are those that train without an optimizer.
-        """
+        """Leave out `trained`, the modules that train without an optimizer."""
         updated = {id(one) for optimizer in self.optimizers for one in updated_by(optimizer)}
         held = ((one, parameters_of(one)) for one in self._tops if one not in trained)
         return [one for one, parameters in held if parameters and parameters.isdisjoint(updated)]
 
 
 def parameters_of(owner: Any) -> set[int]:
-    """Return the ids of a module's or an optimizer's parameters; none if it does not tell them.
-
-    This calls `nn.Module.parameters`, as a subclass may override `parameters` with something else.
-    """
+    """Return the parameters' ids, by `nn.Module.parameters`: a subclass may override that."""
     held = _trained(owner) if isinstance(owner, nn.Module) else updated_by(owner)
     return {id(one) for one in held}
 
 
 def _trained(module: nn.Module) -> Iterator[Tensor]:
-    """Yield the parameters in the module, and those that an optimizer has in their place.
-
-    While fully_shard has gathered a module's parameters, the shards are in its private state alone.
-    """
+    """Yield also the shards: while fully_shard has gathered a module, only its state has them."""
     yield from nn.Module.parameters(module)
     if FULLY_SHARD not in sys.modules:
         return
@@ -129,17 +118,13 @@ class CallListener(Protocol):
     def called(
         self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> bool:
-        """Note that a root's module is about to be called; return whether to report the end."""
+        """Return whether to report the end of the call."""
 
-    def returned(self) -> bool:
-        """Note that the newest call has ended."""
+    def returned(self) -> bool: ...
 
 
 class RootCall:
-    """The hook in a root's `_compiled_call_impl`. A pickle or a copy of it is None.
-
-    It reaches the module through the root, by a weak reference.
-    """
+    """The hook in a root's `_compiled_call_impl`. A pickle or a copy of it is None."""
 
     __slots__ = ("_listener", "_module", "compiled", "root")
 
@@ -150,7 +135,6 @@ class RootCall:
         self.compiled = compiled  # what the script's own `compile()` had put here
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the module, with levers around training calls."""
         module: Any = self._module()
         if is_dynamo_compiling():
             return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
@@ -183,7 +167,6 @@ class RootCall:
         return type(None), ()
 
     def remove_hook(self, module: nn.Module) -> None:
-        """Restore what was here before."""
         if self.compiled is None:
             module.__dict__.pop(CALL_ATTRIBUTE, None)
         else:
@@ -205,7 +188,6 @@ def install_hook(root: Root, listener: CallListener) -> None:
 
 
 def remove_hook(root: Root) -> None:
-    """Remove the hook from the root's calls."""
     module = root.module
     here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
     if module is not None and type(here) is RootCall:
@@ -229,12 +211,10 @@ class Parts:
         return kept
 
     def unhook(self) -> None:
-        """Listen to none of them any more."""
         for root in chain.from_iterable(self._parts.values()):
             remove_hook(root)
 
     def _called_for(self, owner: Root) -> list[Root]:
-        """Return the outermost submodules that were called; none if they are too many."""
         called: list[Root] = []
         for part in () if owner.was_called else self._parts.get(owner, ()):  # owners first
             if part.was_called and not any(part.name.startswith(f"{one.name}.") for one in called):
@@ -243,7 +223,6 @@ class Parts:
 
 
 def _parts(owner: Root) -> list[Root]:
-    """Return the submodules that may be called instead of their root, owners first."""
     module, only_compiled = owner.module, has_compiled()
     if module is None or owner.compiled or is_compiled(module):
         return []
@@ -258,7 +237,6 @@ def _parts(owner: Root) -> list[Root]:
 
 
 def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield submodules with their paths, owners first; nothing inside a compiled module."""
     children = [(f"{above}{name}", one) for name, one in module.named_children()]
     yield from children
     for path, one in children:
@@ -267,7 +245,6 @@ def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
 
 
 def is_compiled(module: nn.Module) -> bool:
-    """Return whether the script has compiled the module."""
     here = module.__dict__.get(CALL_ATTRIBUTE)
     return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
 
@@ -281,7 +258,7 @@ def has_compiled() -> bool:
 def device_of(
     modules: Iterable[nn.Module], optimizers: Iterable[Optimizer], loss: Tensor | None
 ) -> torch.device:
-    """Return the device that trains: that of the parameters or the loss, a GPU before the CPU."""
+    """Return the device of the parameters or the loss, a GPU before the CPU."""
     tensors = chain(
         (one for module in modules for one in nn.Module.parameters(module)),
         (one for optimizer in optimizers for one in updated_by(optimizer)),

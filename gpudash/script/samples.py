@@ -13,7 +13,7 @@ SEQUENCES = (list, tuple)
 
 
 def first_dimension(batch: Any) -> int | None:
-    """Return the first dimension of the first suitable tensor: the samples. None: no tensor."""
+    """Return the samples: the first dimension of the first suitable tensor. None: there is none."""
     if type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor:  # most batches
         first = batch[0]
         if first.dim():
@@ -32,10 +32,7 @@ class Tokens(NamedTuple):
 
 
 def tokens_in(batch: Any) -> Tokens | None:
-    """Return the number of `input_ids`; None if the batch has none.
-
-    Padding is where the attention mask is 0. A mask on a device would have to be waited for.
-    """
+    """Return None without `input_ids`. A mask on a device would have to be waited for."""
     ids = batch.get("input_ids") if isinstance(batch, Mapping) else None
     if not isinstance(ids, Tensor):
         return None
@@ -44,7 +41,7 @@ def tokens_in(batch: Any) -> Tokens | None:
 
 
 def _unmasked(ids: Tensor, mask: Any) -> int | None:
-    """Return how many of them the mask leaves, if it is one of 0 and 1 that is here."""
+    """Return None unless the mask is one of 0 and 1 on the host."""
     if type(mask) is not Tensor or not mask.is_cpu or mask.is_floating_point():
         return None
     if mask.shape != ids.shape:
@@ -58,7 +55,6 @@ def _unmasked(ids: Tensor, mask: Any) -> int | None:
 
 
 def needs_gradient(inputs: tuple[Any, ...]) -> bool:
-    """Return whether a tensor among the arguments of a call has a gradient."""
     tensors = (first_tensor(one) for one in inputs)
     return any(one is not None and one.requires_grad for one in tensors)
 
@@ -84,7 +80,6 @@ def first_tensor(batch: Any, depth: int = DEPTH) -> Tensor | None:
 
 
 def bytes_of(batch: Any, depth: int = DEPTH) -> int:
-    """Return the size of the tensors of a batch, as far as it is known."""
     if isinstance(batch, Tensor):
         return 0 if batch.is_sparse else batch.nbytes  # torch refuses it for a sparse one
     if isinstance(batch, Mapping):
@@ -95,7 +90,6 @@ def bytes_of(batch: Any, depth: int = DEPTH) -> int:
 
 
 def _look_like_samples(batch: Sequence[Any]) -> bool:
-    """Return whether these look like single samples: mappings with the same keys."""
     first = batch[0] if batch else None
     return isinstance(first, Mapping) and all(
         isinstance(one, Mapping) and one.keys() == first.keys() for one in batch

@@ -1,9 +1,8 @@
 """Counts the bytes that fully_shard's collectives move, and times them where torch calls them.
 
-The bytes are those of the tensors at the calls. So prefetching, resharding, mixed precision,
-padding and passes without communication are all included. The time is between two borders on the
-stream that torch has made the current one for the collective. Both hooked functions are private. If
-one goes, a test fails, and bytes and time are unknown.
+The bytes are those of the tensors at the calls, so prefetching, resharding, padding and passes
+without communication are included. Both hooked functions are private: if one goes, a test fails,
+and bytes and time are unknown.
 """
 
 import sys
@@ -33,7 +32,7 @@ class CollectiveListener(Hashable, Protocol):
     """What receives the collectives."""
 
     def collectives_begin(self) -> bool:
-        """Note a call of collectives that is about to begin; return whether to report its end."""
+        """Return whether to report the end of this call of collectives."""
 
     def collectives_are_timed(self) -> bool:
         """Return whether to report the begin and the ends of the collectives of this call."""
@@ -42,11 +41,11 @@ class CollectiveListener(Hashable, Protocol):
         """Note on the current stream that the first collective begins, or that one ends."""
 
     def collectives_end(self, moved: list[Moved] | None) -> bool:
-        """Note what each collective of the call moves; None: not known."""
+        """Take what each collective of the call moves; None: not known."""
 
 
 def hook_collectives(listener: CollectiveListener) -> bool:
-    """Install the hooks once torch has imported fully_shard; return whether all are in place."""
+    """Do nothing until torch has imported fully_shard. Return whether all hooks are in place."""
     place = sys.modules.get(PARAM_GROUP)
     ours = None if place is None else _patch(place, listener)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
@@ -88,7 +87,7 @@ HOOKED: dict[str, tuple[Measure, set[str]]] = {
 
 
 def _is_torchs(comm: object) -> bool:
-    """Return whether torch itself communicates; an implementation of the script's may compress."""
+    """Return False for an implementation of the script's: it may compress."""
     return type(comm).__module__.startswith(FSDP)
 
 
@@ -113,11 +112,7 @@ class _Bordered:
 
 
 def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, Any]:
-    """Return the arguments with which torch's collectives in a call report their borders.
-
-    None is reported of an asynchronous collective: it runs on another stream than the current one.
-    HSDP's all-reduce follows a reduce-scatter, so only its end is reported.
-    """
+    """Report no border of an asynchronous collective: it runs on another stream than this one."""
     theirs = {name: called[name] for name in COMMS & called.keys()}
     if called.get("async_op") or not all(map(_is_torchs, theirs.values())):
         return called
@@ -125,7 +120,7 @@ def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, A
     if called.get("all_reduce_group") is not None and called.get("all_reduce_hook") is None:
 
         def has_ended(_gradients: Any) -> None:
-            """Report the end: torch calls it right behind the all-reduce, on its stream."""
+            """Report the end: torch calls this right behind the all-reduce, on its stream."""
             border()
 
         ours["all_reduce_hook"] = uncompiled(has_ended)
@@ -134,7 +129,6 @@ def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, A
 
 @cache
 def _patch(place: ModuleType, listener: CollectiveListener) -> dict[str, Callable[..., Any]] | None:
-    """Return the hooks now in place of the functions; None if torch's signatures differ."""
     ours = {}
     for name, (measure, needed) in HOOKED.items():
         function = getattr(place, name, None)

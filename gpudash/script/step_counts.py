@@ -63,7 +63,6 @@ class Tally:
         """The clock's timestamps of these collectives, by call; None if one call has none."""
 
     def of_batches(self) -> "Tally":
-        """Return the counts of the batches, with their waits."""
         counts = Tally()
         counts.batches, counts.newest = self.batches, self.newest
         counts.fetched, counts.tokens = self.fetched, self.tokens
@@ -80,7 +79,6 @@ class Tally:
         return begun
 
     def add(self, later: "Tally") -> None:
-        """Add the counts of a later part of the same step."""
         self.backwards += later.backwards
         self.batches += later.batches
         self.calls += later.calls
@@ -100,7 +98,7 @@ class Tally:
 
 
 def total(one: int | None, other: int | None) -> int | None:
-    """Return the sum; None if one of the two is not known."""
+    """Return None if one of the two is not known."""
     # called for each batch: `statistics.total` makes a list, and takes seven times as long
     return None if one is None or other is None else one + other
 
@@ -119,7 +117,7 @@ class Backwards:
         self._odd = 0
 
     def take(self, number: int) -> bool:
-        """Add the number of a step; return whether `usual` has changed."""
+        """Return whether `usual` has changed."""
         was, newest, self._newest = self.usual, self._newest, number
         if number == was:
             self._odd = 0

@@ -1,8 +1,7 @@
 """Times the steps of a training, each from the end of the one before to its own end.
 
 On a GPU short steps are measured in full ten times a second. Those in between are only counted, and
-timed together: measuring one, with its report, takes 0.4 ms of host time. Without a dashboard no
-step is measured, and plain ones are only counted.
+timed together: measuring one, with its report, takes 0.4 ms of host time.
 """
 
 import time
@@ -91,7 +90,6 @@ class Steps:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the training found so far."""
         self.clock: Clock[torch.Event] | Clock[float] | None = None
         self.losses: LossReader | None = None
         self.counting.reset()
@@ -133,11 +131,10 @@ class Steps:
 
     @property
     def steps(self) -> int:
-        """Steps since the process began, measured or not."""
+        """Since the process began, measured or not."""
         return self.counting.steps
 
     def collectives(self) -> Collectives:
-        """Return the collectives of a step, as far as known."""
         times = None if self.clock is None else self.clock.collective_times
         return self._gradient_sync.collectives(times)
 
@@ -147,7 +144,6 @@ class Steps:
             self.clock.interrupt()
 
     def fail(self, what: str, error: BaseException) -> None:
-        """Stop following the script, because a hook has failed."""
         self._failed_thread, self._thread, self.counting.thread = self._thread, NOBODY, None
         self.mode = replace(self.mode, is_on=False, wants_calls=False)
         self._mark, self._optimizer_depth = nothing, 0
@@ -195,7 +191,6 @@ class Steps:
             self._open(is_on=self.active, skips=was_whole and self._may_skip())
 
     def _report_findings(self, tally: Tally) -> None:
-        """Report new findings to the observer; the first time, create the instruments."""
         found = self._findings.found(tally.loss, self._feeds, self._boundaries.state)
         if found.world_size > 1:
             self._look_every_s = LOOK_EVERY_IN_JOB_S
@@ -208,7 +203,6 @@ class Steps:
         self._observer.found(found)
 
     def _leave_untimed(self, samples: int | None, tokens: int | None) -> None:
-        """Note what was trained in steps that are not timed."""
         self._untold = total(self._untold[0], samples), total(self._untold[1], tokens)
 
     def _tell_untimed(self, tally: Tally) -> None:
@@ -224,7 +218,6 @@ class Steps:
             self.clock.end_first(began_s, samples, tokens, tally.loss, tally.data_s)
 
     def _open(self, *, is_on: bool, skips: bool = False) -> None:
-        """Begin the next step; `skips`: only count until a step is due to be measured."""
         self._put_hooks_in()
         self.mode, self._counted_from = IN_FULL if is_on else UNWATCHED, self.steps
         self.counting.thread, self.counting.next_begun = None, False
@@ -239,19 +232,16 @@ class Steps:
                 self._begin_phases()
 
     def _look_after_s(self) -> float:
-        """Return the seconds until the next step that is measured in full."""
         every_s = self._look_every_s
         if self.clock is None or every_s != LOOK_EVERY_S:
             return every_s
         return min(max(every_s, self.clock.look.ms / 1e3 / LOOK_SHARE), LOOK_MOST_S)
 
     def _begin_phases(self) -> None:
-        """Begin with the script's code: of this step, nothing has happened so far."""
         self._phases.reset()
         self._mark(self._phases.phase)
 
     def _enter(self, symbol: Symbol, subject: Hashable = None) -> None:
-        """Mark the phase that an event begins, if the step is timed in full."""
         if self._mark is nothing:
             return
         phases = self._phases
@@ -273,7 +263,6 @@ class Steps:
     # ── steps that are only counted ─────────────────────────────────────────────────────
 
     def _count(self) -> None:
-        """Count the steps until the next one is due to be measured in full."""
         if self.mode is UNWATCHED:
             self.mode = COUNTED
         else:
@@ -299,12 +288,10 @@ class Steps:
         )
 
     def _put_hooks_in(self) -> None:
-        """Install the hooks that may be out while steps are only counted, where they are not in."""
         self._findings.install_hooks()
         self.switch_backward(True)
 
     def _plain_iterator(self) -> Callable[[], Any]:
-        """Return the reference to the feed's iterator, if its batches need only be counted."""
         feed = self._feeds.feed if self.mode.is_timed and self._feeds.is_fed() else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
             return no_iterator
@@ -312,21 +299,16 @@ class Steps:
 
     @property
     def _skipped(self) -> int:
-        """Steps that were only counted so far, and not timed."""
         return self.steps - self._counted_from if self.mode.is_skipping else 0
 
     def _skip(self) -> None:
-        """Count a step; measure the next one if that is due."""
         self.counting.steps += 1
         self.counting.next_begun = False
         if self.steps == self.border_at or time.monotonic() >= self._look_due_s:
             self._end_step()
 
     def _stop_skipping(self) -> bool:
-        """Measure steps in full again: something else than a plain step comes.
-
-        Return whether it comes within a step.
-        """
+        """Measure steps in full again; return whether what comes is within a step."""
         if not self.mode.is_skipping or get_ident() != self._thread:
             return False
         self.counting.thread, is_partial = None, self.counting.next_begun
@@ -352,7 +334,6 @@ class Steps:
     def _time(
         self, tally: Tally, samples: int | None, tokens: int | None, *, at_split: bool = False
     ) -> None:
-        """Close on the clock the step, with those before that it has not timed."""
         clock, count = self.clock, self.steps - self._told
         assert clock is not None
         self._told = self.steps
@@ -367,11 +348,7 @@ class Steps:
         self._observer.step(self.steps)
 
     def _values(self, tally: Tally, count: int) -> Mapping[str, float]:
-        """Return what else is known of each of `count` steps: time in rollouts, and padding.
-
-        Where there are rollouts, each step has their time: few have one, and a mean over some would
-        be wrong.
-        """
+        """Give each step a time in rollouts once there are any: a mean over some would be wrong."""
         pads = self._has_tokens and tally.batches and tally.padding is not None
         if not (pads or self._findings.acts):
             return NOTHING
@@ -381,7 +358,6 @@ class Steps:
         return values
 
     def _may_skip(self) -> bool:
-        """Return whether the next steps need only be counted: they are short and alike."""
         known, state = self._findings, self._boundaries.state
         if state == "declared" or self.steps < self.closely_until:
             return False
@@ -415,7 +391,7 @@ class Steps:
         return samples
 
     def _samples_of_counted(self) -> int | None:
-        """Return the samples of the counted steps, without those of the step that has begun."""
+        """Leave out the samples of the step that has begun."""
         tally = self._tally
         if not self.counting.next_begun:
             return self._samples(tally)
@@ -424,7 +400,6 @@ class Steps:
         return tally.fetched - tally.newest
 
     def _tokens_of_counted(self) -> int | None:
-        """Return the tokens of the counted steps, likewise."""
         tally = self._tally
         if not self.counting.next_begun:
             return self._tokens(tally)
@@ -441,13 +416,11 @@ class Steps:
 
 
 def no_switch(_is_on: bool, /) -> None:  # noqa: FBT001
-    """Do nothing: backward passes have no hook yet."""
+    ...
 
 
-def nothing(_name: str, /) -> None:
-    """Ignore a mark: no step is measured."""
+def nothing(_name: str, /) -> None: ...
 
 
 @uncompiled
-def no_iterator() -> None:
-    """Return None: no loader's batches are counted."""
+def no_iterator() -> None: ...

@@ -1,9 +1,7 @@
 """Finds the steps and phases of a training that was not written for gpudash.
 
-The patches of torch report what the script does. The tracker decides when a step ends and which
-phase begins. It follows one thread, the one that trains. It ignores other threads, and what gpudash
-itself tries out between steps. If another thread trains too, the findings say so. No failure here
-reaches the script: it turns all hooks off.
+It follows the one thread that trains, and ignores what gpudash itself tries out between steps. If
+another thread trains too, the findings say so. A failure here turns all hooks off.
 """
 
 import sys
@@ -33,7 +31,6 @@ class Tracker(SharedSteps):
     """Handles all events of the script. A begin returns whether to report its end."""
 
     def reset(self) -> None:
-        """Forget the training found so far."""
         super().reset()
         self._stepped_within = False  # an optimizer has stepped in this backward pass
         self._scaled: tuple[int, Tensor] | None = None  # the id of a scaled loss, and the loss
@@ -47,7 +44,6 @@ class Tracker(SharedSteps):
 
     @event("optimizer")
     def optimizer_begins(self, optimizer: Any, has_closure: bool) -> bool:  # noqa: FBT001
-        """Note that an optimizer is about to step."""
         if get_ident() != self._thread and not self._accepts_step():
             return False
         if self.mode.is_skipping:
@@ -97,7 +93,6 @@ class Tracker(SharedSteps):
 
     @event("GradScaler")
     def scaler_steps(self) -> bool:
-        """Note that a GradScaler is about to step an optimizer, or to skip the step."""
         self._stop_skipping()
         if not self._findings.scaler and self._thread in (None, get_ident()):
             self._findings.scaler = self._findings.is_news = True
@@ -113,7 +108,6 @@ class Tracker(SharedSteps):
                 self._begin_anew()
 
     def _accepts_step(self) -> bool:
-        """Return whether to count an optimizer step on another thread than the one followed."""
         if self._captured is not None:
             self._captured = True
         if self._thread == NOBODY:
@@ -121,15 +115,10 @@ class Tracker(SharedSteps):
         return self._runs_backward_here() or self._takes_over(trains=True)
 
     def _runs_backward_here(self) -> bool:
-        """Return whether this thread, maybe autograd's, runs the backward pass."""
         return self._backward_depth > 0 and torch._C._current_graph_task_id() != NO_TASK  # noqa: SLF001  # no public name
 
     def _takes_over(self, *, trains: bool = False) -> bool:
-        """Follow this thread if no other is followed; return whether it is followed now.
-
-        `trains`: an optimizer of this thread is about to step, so it may replace a thread that no
-        longer trains.
-        """
+        """Let this thread replace one that no longer trains, if an optimizer steps next."""
         if self._thread == NOBODY:
             return False
         is_followed = self._thread is not None and _lives(self._thread)
@@ -140,7 +129,6 @@ class Tracker(SharedSteps):
         return True
 
     def _followed_has_stopped(self) -> bool:
-        """Note that another thread trains too; return whether the followed one has stopped."""
         if not self._findings.other_thread:
             self._findings.other_thread = self._findings.is_news = True
         if self._other_steps_after != self.steps:
@@ -150,7 +138,6 @@ class Tracker(SharedSteps):
         return self._other_steps > OTHERS_STEPS and not is_busy
 
     def _begin_step(self, key: int) -> None:
-        """Begin an optimizer's step. This may show that the training step before has ended."""
         state = self._boundaries.state
         if state != "declared":
             says = self._boundaries.update_begins(key, afresh=self._is_afresh())
@@ -176,7 +163,6 @@ class Tracker(SharedSteps):
         return False if self._has_learned is False and not learns else None
 
     def _update_ends(self) -> None:
-        """End the training step if it is over, or note that it may be."""
         self._bare_backwards = 0
         if self._has_learned:
             self._has_learned = False
@@ -184,14 +170,12 @@ class Tracker(SharedSteps):
 
     @event("optimizer")
     def own_update_begins(self, optimizer: Any) -> bool:
-        """Note that an optimizer that is not PyTorch's is about to update the weights."""
         return self.optimizer_begins(optimizer, False) or self._failed_thread is not None
 
     # ── backward passes ─────────────────────────────────────────────────────────────────
 
     @event("backward")
     def backward_begins(self, tensors: Any) -> bool:
-        """Note that a backward pass from these tensors is about to begin."""
         if get_ident() != self._thread and not self._takes_over():
             return self._failed_thread is not None
         mode = self.mode
@@ -222,7 +206,6 @@ class Tracker(SharedSteps):
 
     @event("backward")
     def backward_ends(self, tensors: Any) -> bool:
-        """Note that a backward pass has ended, maybe by an exception."""
         if self._failed_thread is not None:
             return self._restore_at_border(None)
         self._backward_depth -= 1
@@ -249,7 +232,6 @@ class Tracker(SharedSteps):
 
     @event("GradScaler")
     def loss_scaled(self, loss: Any, scaled: Any) -> bool:
-        """Note that a GradScaler has scaled a loss, or several."""
         is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is disabled
         if self.mode.is_on and is_scaled and get_ident() == self._thread:
             self._scaled = id(scaled), loss.detach()
@@ -262,7 +244,7 @@ class Tracker(SharedSteps):
         return readable(tensors)
 
     def _count_bare(self) -> None:
-        """Count backward passes without an optimizer step: after many, they are the steps."""
+        """Take backward passes for the steps after many without an optimizer step."""
         hook_methods(UPDATES, self.own_update_begins, self.optimizer_ends, takes=1)
         self._bare_backwards += 1
         if self._boundaries.feed("pass") == "ends":
@@ -271,7 +253,6 @@ class Tracker(SharedSteps):
             self._give_optimizers_up()
 
     def _give_optimizers_up(self) -> None:
-        """Let each backward pass end a step, unless an optimizer has unused gradients."""
         if self._boundaries.state not in BY_UPDATES:
             return
         survey = Survey()
@@ -291,7 +272,6 @@ class Tracker(SharedSteps):
 
     @event("torch.save")
     def save_begins(self) -> bool:
-        """Note that the script is about to save a file."""
         if not self.mode.is_on or get_ident() != self._thread:
             return False
         self._stop_skipping()
@@ -303,7 +283,6 @@ class Tracker(SharedSteps):
 
     @event("torch.save")
     def save_ends(self) -> bool:
-        """Note that the file is saved."""
         self._asides.saved()
         self._observer.aside(None)
         self._restart(self._held)
@@ -311,7 +290,6 @@ class Tracker(SharedSteps):
 
     @event("gc.freeze")
     def freezes(self) -> bool:
-        """Note that the script is about to call `gc.freeze`."""
         before_freezing()
         return False
 
@@ -319,24 +297,20 @@ class Tracker(SharedSteps):
 
     @event("cell")
     def cell_begins(self) -> bool:
-        """Note that a notebook's cell begins: the next step is not longer than that."""
         if self.is_here and self.rests:
             self._retime()
         return False
 
     @property
     def rests(self) -> bool:
-        """Whether nothing has trained since a notebook's cell ended."""
         return self._asides.why == "idle"
 
     @property
     def is_here(self) -> bool:
-        """Whether this thread is the one that trains."""
         return get_ident() == self._thread
 
     @event("cell")
     def flush(self) -> bool:
-        """Have all steps reported until here, in the middle of a cell."""
         if self.is_here:
             self.finish()
             self._observer.flush()
@@ -344,10 +318,7 @@ class Tracker(SharedSteps):
 
     @event("cell")
     def cell_ends(self) -> bool:
-        """Note that a notebook's cell has ended on this thread, perhaps within a step.
-
-        An interrupt may have come anywhere, so nothing is known of where the script is.
-        """
+        """Forget where the script is: an interrupt may have come anywhere."""
         if not self.is_here:
             return False
         if self.rests:
@@ -366,7 +337,6 @@ class Tracker(SharedSteps):
         return False
 
     def _begin_anew(self) -> None:
-        """Forget the training before: in a later cell, an optimizer that is new begins another."""
         self._observer.begins_anew()
         self._findings.end()
         asides, feeds, tally = self._asides, self._feeds, self._tally
@@ -386,7 +356,6 @@ class Tracker(SharedSteps):
 
     @event("CUDA graph")
     def capture_begins(self) -> bool:
-        """Note that a CUDA graph is about to be captured: until its end, nothing is timed."""
         if self._thread is not None and get_ident() != self._thread:
             return False
         self._stop_skipping()
@@ -395,7 +364,6 @@ class Tracker(SharedSteps):
 
     @event("CUDA graph")
     def capture_ends(self, graph: Any) -> bool:
-        """Note that a capture has ended, maybe by an exception."""
         if self._captured is not None:
             self._findings.graphs[graph] = self._captured
             self._captured, self._thread, self._findings.is_news = None, get_ident(), True
@@ -403,7 +371,7 @@ class Tracker(SharedSteps):
 
     @event("CUDA graph")
     def replay_begins(self, graph: Any) -> bool:
-        """Note that a graph is about to be replayed. It is a step if an optimizer steps in it."""
+        """Take a replay for a step if an optimizer steps in it."""
         if get_ident() != self._thread or not self._findings.graphs.get(graph):
             return False
         self._has_learned = True  # in the graph
@@ -413,7 +381,6 @@ class Tracker(SharedSteps):
 
     @event("CUDA graph")
     def replay_ends(self, _graph: Any) -> bool:
-        """Note that a graph's replay has been enqueued."""
         self._update_ends()
         return False
 

@@ -39,25 +39,20 @@ class Tracks(Protocol):
     failed: Callable[[str, BaseException], None]
 
     @property
-    def steps(self) -> int:
-        """Steps since the process began, measured or not."""
+    def steps(self) -> int: ...
 
-    def interrupt(self) -> None:
-        """Start the next step's time at its begin, not at the end of the step before."""
+    def interrupt(self) -> None: ...
 
-    def collectives(self) -> Collectives:
-        """Return the collectives of a step, as far as known."""
+    def collectives(self) -> Collectives: ...
 
-    def finish(self) -> None:
-        """Time the steps that were only counted: the process ends."""
+    def finish(self) -> None: ...
 
 
 class FollowedLevers(Levers, Protocol):
     """Levers that act on what is found in a script, as `gpudash.levers.ScriptLevers`."""
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
-        """The levers that this training offers."""
+    def offers(self) -> tuple[LeverOffer, ...]: ...
 
     def timings(self) -> tuple[Timing, ...]:
         """Time the roots' newest calls with each value of what computes; nothing is compiled."""
@@ -65,8 +60,7 @@ class FollowedLevers(Levers, Protocol):
     def why_no_delay(self) -> str | None:
         """Return why a delay does not reach the loader; None if it does."""
 
-    def update(self, found: TrainingObjects) -> None:
-        """Act on these objects from now on."""
+    def update(self, found: TrainingObjects) -> None: ...
 
 
 class ScriptTraining(CommandedTraining):
@@ -81,43 +75,35 @@ class ScriptTraining(CommandedTraining):
 
     @property
     def step(self) -> int:
-        """The newest step that the script has finished."""
         return self.tracker.steps
 
     @property
     def device(self) -> torch.device:
-        """Where the training computes."""
         return self.found.device
 
     @property
     def world_size(self) -> int:
-        """How many processes train together."""
         return self.found.world_size
 
     @property
     def settings(self) -> Settings:
-        """The levers' values, without those that are not known."""
         return {name: value for name, value in self.levers.settings.items() if value != UNKNOWN}
 
     @property
     def precision(self) -> str:
-        """The precision of matrix products, as `Peak` names it; empty if not known."""
         value = self.levers.settings.get("precision", SCRIPT)
         return {SCRIPT: "", CUDNN_TF32: "fp32"}.get(value, value)
 
     def why_not(self, command: AnyCommand) -> str | None:
-        """Return why a script never obeys a command of this kind; None: it does."""
         if isinstance(command, Pause) and self.is_shared:
             return NO_PAUSE
         return NO_STOP if isinstance(command, Stop) else None
 
     def why_not_slow(self, slow: Slow) -> str | None:
-        """Return why this process cannot slow a part of its steps; None if it can."""
         why = self.levers.why_no_delay() if slow.part == "loader" else None
         return why or super().why_not_slow(slow)
 
     def why_no_rehearsal(self) -> str | None:
-        """Return why levers cannot be timed now; None if they can."""
         device = self.found.device
         if device.type != "cuda":
             return None
@@ -128,47 +114,38 @@ class ScriptTraining(CommandedTraining):
         return None
 
     def timings(self) -> tuple[Timing, ...]:
-        """Return what forward and backward pass take with each lever's values."""
         return self.levers.timings()
 
     def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
-        """Have these called at each mark and new name of a phase, from the next step on."""
         clock = self.tracker.clock
         if clock is not None:
             clock.at_marks, clock.at_renames = call, renames
 
     def interrupt(self) -> None:
-        """Start the next step's time at its begin, not at the end of the step before."""
         self.tracker.interrupt()
 
     def watch(self) -> None:
-        """Have the tracker measure from the next step on."""
         self.tracker.active = True
         self.tracker.interrupt()
 
     def unwatch(self) -> None:
-        """Have the tracker only count steps."""
         self.tracker.active = False
 
     def begin_segment(self) -> None:
-        """Note that other settings apply from the next step on."""
         super().begin_segment()
         if self.tracker.clock is not None:
             self.tracker.clock.segment = self.segment
 
     def look_closely(self, steps: float) -> None:
-        """Measure each of the next steps in full, however short."""
         self.tracker.closely_until = self.step + steps
 
     def keep_calls(self, *, keep: bool) -> None:
-        """Have the roots keep their newest training calls for a rehearsal, or release them."""
         for root in (*self.found.roots, *self.found.frozen):
             root.keeps_calls = keep
             if not keep:
                 root.newest = None
 
     def come_to(self, step: int) -> None:
-        """Have a border after this step, with a call to rehearse; 0: no such step."""
         is_next = step == self.step + 1
         self.tracker.border_at = step if is_next else step - 1
         self.keep_calls(keep=is_next)
@@ -176,16 +153,14 @@ class ScriptTraining(CommandedTraining):
             self.tracker.closely_until = max(self.tracker.closely_until, step + 1)
 
     def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
-        """Return the modules and the optimizers that still exist."""
         return modules_of(self.found.roots), self.found.optimizers
 
     @property
     def is_captured(self) -> bool:
-        """Whether a CUDA graph is being captured, during which most CUDA calls fail."""
+        """Most CUDA calls fail while a CUDA graph is being captured."""
         return self.found.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
 
     def synchronize(self) -> None:
-        """Wait until the device has finished everything enqueued."""
         if self.found.device.type == "cuda":
             torch.cuda.synchronize(self.found.device)  # sync: around a block under the wall clock
 

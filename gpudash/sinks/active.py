@@ -1,8 +1,4 @@
-"""Feed the sinks of a session: at most one of a name is active, others wait for their last rows.
-
-Rows are complete some time after their end, so a stopped recording takes rows for a moment longer.
-A sink that fails is reported and dropped; the run and the other sinks go on.
-"""
+"""Feed the sinks of a session: at most one of a name is active, others wait for their last rows."""
 
 import math
 import time
@@ -74,7 +70,6 @@ class _Active:
             self._thread.start()
 
     def wants(self, body: object) -> bool:
-        """Return whether the sink takes this step or reading, which is also in a row."""
         is_read = self.sink.every_reading and not isinstance(body, Progress)
         return (self.sink.every_step or is_read) and self._calls.qsize() < MOST_WAITING
 
@@ -82,7 +77,6 @@ class _Active:
         self._do(partial(self._take, item))
 
     def close(self) -> None:
-        """Complete the sink; without an account if it had no step."""
         account = self.after and self.after.since(self._before)
         self.is_ending = True
         self._do(partial(self._close, account if account and account.wall_s > 0 else None))
@@ -157,7 +151,6 @@ class ActiveSinks:
         """The newest failure of the sinks of each name."""
 
     def holds(self, name: str, target: str) -> bool:
-        """Return whether such a sink is at this target."""
         place = Path(target).resolve()
         return any(
             active.name == name and Path(active.target).resolve() == place
@@ -166,7 +159,6 @@ class ActiveSinks:
 
     @property
     def shown(self) -> RecordingStatus | None:
-        """What the screen says of the active recording; None without one."""
         going = [active.sink.shown for active in self._going() if active.until_s == math.inf]
         return next(filter(None, going), None)
 
@@ -178,10 +170,7 @@ class ActiveSinks:
         now_s: float,
         account: TimeBreakdown,
     ) -> None:
-        """Begin a sink, and end the one of this name before.
-
-        It first gets the messages that still hold: the plan, the states, the GPUs.
-        """
+        """End the sink of this name before; the new one first gets the plan, states and GPUs."""
         self.end(name, now_s, account)
         active = _Active(name, target, sink, now_s, account, self._note_failure)
         self._active = [one for one in self._active if not one.is_over] + [active]
@@ -189,18 +178,13 @@ class ActiveSinks:
             active.take(one)
 
     def end(self, name: str, now_s: float, account: TimeBreakdown) -> None:
-        """End the sink of this name; rows that have begun are written when they are complete."""
         for active in self._going():
             if active.name == name:
                 active.until_s = min(active.until_s, now_s)
                 active.after = active.after or account
 
     def take(self, envelope: Envelope) -> None:
-        """Hand a message to all sinks that end after it.
-
-        Steps and readings are in rows. So only the first reading of each GPU is handed over, for
-        its name, unless a sink wants them.
-        """
+        """Hand over a GPU's first reading, for its name; other readings and steps if wanted."""
         is_new, body = self._remember(envelope), envelope.body
         in_rows = isinstance(body, Progress | GpuReading | HostReading)
         for active in self._going():
@@ -209,7 +193,6 @@ class ActiveSinks:
                 active.take(envelope)
 
     def _remember(self, envelope: Envelope) -> bool:
-        """Keep a message that still holds; return whether it is a GPU's first reading."""
         body, rank = envelope.body, envelope.rank
         if isinstance(body, State) and body.phase == "starting":
             kept = self._lasting.items()
@@ -225,7 +208,6 @@ class ActiveSinks:
         return False
 
     def write(self, intervals: Iterable[Interval]) -> None:
-        """Hand over rows, each to the sinks it is part of."""
         for interval in intervals:
             for active in self._going():
                 if interval.began_s >= active.until_s:
@@ -235,13 +217,11 @@ class ActiveSinks:
                     self.rows[active.name] += not active.is_ending
 
     def close(self, account: TimeBreakdown) -> None:
-        """Complete all sinks."""
         for active in self._going():
             active.after = active.after or account
             active.close()
 
     def abandon(self) -> None:
-        """End all sinks as incomplete."""
         for active in self._going():
             active.abandon()
 
@@ -251,13 +231,11 @@ class ActiveSinks:
             active.discard()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until all closed sinks have written what they had; at most so long."""
         end_s = time.monotonic() + timeout_s
         for active in self._active:
             active.wait(max(0.0, end_s - time.monotonic()))
 
     def wait_for(self, name: str) -> None:
-        """Wait until the closed sinks of this name have written what they had."""
         for active in self._active:
             if active.name == name:
                 active.wait(None)

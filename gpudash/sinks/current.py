@@ -44,7 +44,7 @@ class Subject(NamedTuple):
     """What rates are of, by metric."""
 
     def counted(self, name: str, value: float | None) -> float | None:
-        """Return what a row adds to a counter: a mean is made a sum again; None if not known."""
+        """Make a mean a sum again; None if not known."""
         metric = METRICS.get(name)
         if metric is not None and metric.over_time == "rate":
             return self.counts.get(name)
@@ -61,7 +61,6 @@ class Subject(NamedTuple):
                     yield metric, f"{metric} {name}".rstrip(), one
 
     def tag(self, metric: str, name: str) -> str:
-        """Return a number's name where names have groups: one for each kind, GPU and rank."""
         labels = dict(self.labels)
         kind = METRICS[metric].kind if metric in METRICS else "phase"
         if "hw.name" in labels:
@@ -71,7 +70,6 @@ class Subject(NamedTuple):
 
 
 def subjects(interval: Interval, origin: Origin) -> Iterator[Subject]:
-    """Yield the values of a row: the job's, each rank's, each GPU's; absent if not measured."""
     job = of_job(interval, origin)
     size = str(job["batch_size"])
     job["batch_size"] = int(size) if size.isdecimal() and len(size) < LONGEST else None
@@ -123,7 +121,6 @@ class Current:
         """The newest moment that is known: of a reading, or the end of a row."""
 
     def take(self, item: Envelope | Interval) -> None:
-        """Fold a message or a row."""
         if isinstance(item, Interval):
             self._row(item)
         else:
@@ -135,7 +132,6 @@ class Current:
             self._say(UNWATCHED)
 
     def families(self, now_s: float) -> list[Family]:
-        """Return what is current at `now_s`, by name."""
         oldest_s = now_s - self._fresh_s
         found = (
             (
@@ -168,7 +164,7 @@ class Current:
         self._set(exported.TRAINING, (("workload", workload),), state)
 
     def _read(self, reading: Reading, labels: Labels) -> None:
-        """Take gauges from a reading: they go on while no step finishes, and so no row is whole."""
+        """Take gauges from readings: they go on while no step finishes, and so no row is whole."""
         self.at_s = max(self.at_s, reading.at_s)
         for name, value in reading.values.items():
             of = exported.of(name)
@@ -206,7 +202,6 @@ class Current:
     def _set(
         self, of: Exported, labels: Labels, value: float | str, at_s: float | None = None
     ) -> None:
-        """Note a number, or a text as a label, unless a newer one is known."""
         at_s = self.at_s if at_s is None else at_s
         key = _key(of, labels)
         before = self._points(of).get(key)
@@ -229,15 +224,12 @@ class Current:
 
 
 def wall_s(origin: Origin, at_s: float) -> float:
-    """Return a moment by the wall clock, in seconds since 1970."""
     return origin.began_utc.timestamp() + at_s - origin.began_s
 
 
 def _key(of: Exported, labels: Labels) -> Labels:
-    """Return the labels that tell texts of one name apart: the job has one of each."""
     return () if of in (exported.TRAINING, exported.LIMIT) else labels
 
 
 def _lasts(of: Exported) -> bool:
-    """Return whether values hold until they are told again."""
     return of.is_counter or of in exported.BESIDE

@@ -20,11 +20,7 @@ BATCH = 4096
 
 
 def export(source: Path, target: Path, *, force: bool = False) -> int:
-    """Write the recording at `source`, a log or a CSV, in the format of `target`'s suffix.
-
-    Formats are `.csv` (with its JSON) and `.jsonl` (an object a row). Returns the number of invalid
-    lines of the source, which are left out. Raises UsageError and RecordingError.
-    """
+    """Return the number of invalid lines, which are left out. Raises UsageError, RecordingError."""
     if target.suffix == ".parquet":
         raise UsageError("Parquet went: export to .csv, which DuckDB, polars and pandas read")
     if target.suffix not in FORMATS:
@@ -37,10 +33,6 @@ def export(source: Path, target: Path, *, force: bool = False) -> int:
 
 
 def export_to(source: Path, destinations: Iterable[tuple[str, str]], *, force: bool = False) -> int:
-    """Hand the recording at `source` to sinks, each by its name and target.
-
-    Returns the number of invalid lines of the source. Raises UsageError and RecordingError.
-    """
     with closing(open_recording(source)) as reader, ExitStack() as on_failure:
         sinks = []
         for name, target in destinations:
@@ -74,7 +66,6 @@ FORMATS = {".csv": _to_csv, ".jsonl": _to_json_lines}
 
 
 def _rows(reader: LineReader) -> Iterator[dict[str, Any]]:
-    """Yield the recording's CSV rows, one at a time."""
     for item in reader:
         if isinstance(item, Interval):
             yield from objects(cells(item, reader.origin))

@@ -61,7 +61,6 @@ class Exported(NamedTuple):
 
     @property
     def sample(self) -> str:
-        """The name of its values in OpenMetrics."""
         name, word = self.name.replace(".", "_"), self.unit.word
         if word and not name.endswith(f"_{word}"):
             name = f"{name}_{word}"
@@ -69,7 +68,6 @@ class Exported(NamedTuple):
 
 
 def exported(name: str, metric: Metric | None) -> Exported:
-    """Return how a metric is exported; a phase that a workload names itself has no `metric`."""
     if metric is None or metric.kind == "phase":
         return PHASES._replace(labels=(("phase", name.removesuffix("_ms")),))
     if metric.exported.startswith(("{", "@")):
@@ -88,7 +86,6 @@ def exported(name: str, metric: Metric | None) -> Exported:
 
 
 def _help(metric: Metric) -> str:
-    """Return what a metric means as it is exported: a rate counted, a mean over steps summed."""
     if metric.over_time == "rate":
         return metric.meaning.replace(" per second.", ".")
     more = (
@@ -112,7 +109,6 @@ EXPORTED: dict[str, Exported] = {}
 
 
 def of(name: str) -> Exported:
-    """Return how the metric of this name is exported."""
     if name not in EXPORTED:
         EXPORTED[name] = exported(name, METRICS.get(name))
     return EXPORTED[name]

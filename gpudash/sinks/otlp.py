@@ -1,7 +1,6 @@
 """Send the current values to an OpenTelemetry collector: OTLP over HTTP, as JSON.
 
-JSON is one of the two encodings that the protocol has, so no library is needed. Counters are
-cumulative: what a collector misses while it is away, it has again with the next message.
+JSON is one of the protocol's two encodings, so no library is needed. Counters are cumulative.
 """
 
 import json
@@ -37,10 +36,7 @@ CUMULATIVE = 2
 
 
 class Otlp(Sink):
-    """Sends the current values every few seconds, and at the end.
-
-    A collector that goes away is told once; once it is back, it has everything.
-    """
+    """The user is told once that a collector has gone; once it is back, it gets everything."""
 
     every_step, every_reading = False, True
 
@@ -62,7 +58,6 @@ class Otlp(Sink):
             ) from error
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Fold a message or a row, and send now and then. Raises RecordingError."""
         self._current.take(item)
         at_s = self._current.at_s
         if at_s >= self._due_s and time.monotonic() >= self._retry_s:
@@ -70,7 +65,6 @@ class Otlp(Sink):
             self._send()
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Send what is current at the end. Raises RecordingError."""
         self._current.end()
         self._send()
 
@@ -129,7 +123,6 @@ class Otlp(Sink):
         return {"name": of.name, "description": of.help, "unit": of.unit.ucum, kind: held}
 
     def _nanoseconds(self, at_s: float) -> str:
-        """Return a moment as the protocol's JSON has it: a 64-bit number is a text."""
         return str(int(wall_s(self._origin, at_s) * 1e6) * 1000)
 
 
@@ -138,7 +131,6 @@ def _attributes(labels: Labels) -> list[dict[str, Any]]:
 
 
 def _why_refused(answer: bytes) -> str:
-    """Return why a collector takes nothing, by the first line of its answer; empty if it does."""
     if not answer:
         return "it hung up without an answer"
     status = STATUS.match(answer)

@@ -58,12 +58,10 @@ class Prometheus(Sink):
         self._thread.start()
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Fold a message or a row."""
         with self._lock:
             self._current.take(item)
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Stop listening: the training is over."""
         self._server.shutdown()
         self._server.server_close()
 
@@ -105,18 +103,15 @@ class _Server(ThreadingHTTPServer):
         socketserver.TCPServer.server_bind(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer on a thread of its own."""
         self._readers[request] = now_s()
         self._let_go(len(self._readers) - MOST_READERS)
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Let go of those that have had their time; called twice a second."""
         oldest_s = now_s() - PATIENCE_S
         self._let_go(sum(since_s < oldest_s for since_s in list(self._readers.values())))
 
     def shutdown_request(self, request: Any) -> None:
-        """Note that a reader has gone."""
         self._readers.pop(request, None)
         super().shutdown_request(request)
 

@@ -26,10 +26,9 @@ from gpudash.views.time_breakdown import TimeBreakdown
 class RecordingWriter(Sink):
     """Three files, created together and kept consistent until `close`.
 
-    If `force` would overwrite files, CSV and log are hidden drafts until the first row, and the
-    provenance is not written: a run without a row destroys nothing. Every method except `close`,
-    `abandon` and `discard` raises RecordingError once for each file that fails. That file is then
-    left as it is, and the run goes on.
+    If `force` would overwrite files, CSV and log are hidden drafts until the first row: a run
+    without a row destroys nothing. Every method but `close`, `abandon` and `discard` raises
+    RecordingError once for each file that fails.
     """
 
     apart = False
@@ -38,10 +37,7 @@ class RecordingWriter(Sink):
     def __init__(
         self, target: Path | str, origin: Origin, /, *, force: bool = False, log: bool = True
     ) -> None:
-        """Create the files; without `log`, no log. Raises RecordingError.
-
-        Without `force`, none of the files may exist.
-        """
+        """Without `force`, none of the files may exist. Raises RecordingError."""
         self.path = path = Path(target)
         self.metadata_path = provenance.path_beside(path)
         self.log_path = provenance.path_beside(path, ".jsonl")
@@ -83,16 +79,13 @@ class RecordingWriter(Sink):
 
     @property
     def failed(self) -> bool:
-        """Whether the CSV can no longer be written."""
         return self._csv.failed
 
     @property
     def shown(self) -> RecordingStatus:
-        """Path and rows."""
         return RecordingStatus(path=shown(self.path), rows=self.rows)
 
     def take(self, item: Logged, /) -> None:
-        """Write a message, or an interval's rows."""
         match item:
             case Interval():
                 self._write(item)
@@ -106,7 +99,6 @@ class RecordingWriter(Sink):
                         self._note(item.body)
 
     def discard(self) -> None:
-        """Remove the files or their drafts: there is nothing to record."""
         self._csv.discard()
         self._log.discard()
         if self._written:
@@ -115,10 +107,7 @@ class RecordingWriter(Sink):
         self._hidden = self._described = self._written = False
 
     def abandon(self) -> None:
-        """Close the files and leave the provenance incomplete.
-
-        Drafts are removed, as they have no row.
-        """
+        """Leave the provenance incomplete. Drafts are removed, as they have no row."""
         if self._hidden:
             self.discard()
         self._csv.close()
@@ -126,11 +115,7 @@ class RecordingWriter(Sink):
         self._described = False
 
     def close(self, account: TimeBreakdown | None = None, /) -> None:
-        """Complete the files; a second call does nothing.
-
-        Without a row they are removed if the training failed or never started: else a second try
-        would need --force.
-        """
+        """Remove files without a row if the training failed or never started."""
         if self._is_in_vain and not self.rows:
             self.discard()
             return
@@ -176,7 +161,6 @@ class RecordingWriter(Sink):
             self.rows += len(rows)
 
     def _note(self, event: object) -> None:
-        """Describe a worker's device, seed and versions, or its failure, in the provenance."""
         if isinstance(event, AnswerShown):
             self._answer = event.answer or self._answer
         if not isinstance(event, State):
@@ -196,19 +180,16 @@ class RecordingWriter(Sink):
 
     @property
     def _training_failed(self) -> bool:
-        """Whether the training has failed, and was not started again since."""
         state = self._state
         return state is not None and state.failure is not None
 
     @property
     def _is_in_vain(self) -> bool:
-        """Whether the training failed, or ended without having started."""
         state = self._state
         ended = state is not None and state.phase == "finished" and state.process is None
         return ended or self._training_failed
 
     def _take_place(self) -> None:
-        """Replace existing files by the drafts."""
         if not self._hidden:
             return
         self._hidden = False

@@ -20,7 +20,7 @@ class _RowSink(Sink):
     failed = False
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
-        """Open a file; the target `-` is standard output. Raises RecordingError."""
+        """Write to standard output for the target `-`. Raises RecordingError."""
         self._origin = origin
         self._fd = sys.stdout.fileno()
         self._file: Output | None = None
@@ -30,7 +30,6 @@ class _RowSink(Sink):
             self._file.take_place()  # it is read while it is written
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Write a row. Raises RecordingError."""
         self._write(self._text(cells(item, self._origin) if isinstance(item, Interval) else []))
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
@@ -41,7 +40,6 @@ class _RowSink(Sink):
             self._file.close()
 
     def discard(self) -> None:
-        """Remove the file."""
         if self._file is not None:
             self._file.discard()
 

@@ -21,9 +21,8 @@ class Sink(Protocol):
     """Takes messages and complete rows in their order, and is ended once: closed or abandoned.
 
     It first gets the messages that still hold: the plan, the states, the GPUs. All calls come from
-    one thread, the sink's own: it may wait for a disk or a reader, and delays neither training nor
-    screen. What it raises harms nothing else. A RecordingError is one line that is told to the
-    user, and the sink goes on unless it has `failed`. Any other exception is told too, and ends it.
+    the sink's own thread, which may wait for a disk or a reader. After a RecordingError, one line
+    for the user, it goes on unless it has `failed`. Any other exception is told too, and ends it.
     """
 
     every_step: bool = True
@@ -38,12 +37,11 @@ class Sink(Protocol):
 
     @property
     def failed(self) -> bool:
-        """Whether it can take nothing more; it is then abandoned."""
+        """A sink that has failed can take nothing more; it is then abandoned."""
         return False
 
     @property
     def shown(self) -> RecordingStatus | None:
-        """What the screen says of it, if anything."""
         return None
 
     def connect(self, track: Callable[[Figures], None], /) -> None:
@@ -71,10 +69,7 @@ class Opener(Protocol):
     """A class of sinks."""
 
     def __call__(self, target: str, origin: Origin, /, *, force: bool) -> Sink:
-        """Open a sink at a target: a file, or an address; `force` overwrites a file.
-
-        Raises UsageError and RecordingError.
-        """
+        """Open a sink at a file or an address. Raises UsageError and RecordingError."""
 
 
 SINKS = {
@@ -91,7 +86,7 @@ SINKS = {
 
 
 def opener(name: str) -> Opener:
-    """Return the class of this name. Raises UsageError."""
+    """Raise UsageError for an unknown name."""
     if name not in SINKS:
         raise UsageError(f"{name} is no sink; valid: {', '.join(SINKS)}")
     module, _, kind = SINKS[name].partition(":")

@@ -31,7 +31,6 @@ class Tensorboard(Sink):
     every_step = False
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
-        """Create the folder if there is none, and a file of a new name. Raises RecordingError."""
         del force
         self._origin = origin
         began_s = origin.began_utc.timestamp()
@@ -47,11 +46,9 @@ class Tensorboard(Sink):
 
     @property
     def failed(self) -> bool:
-        """Whether the file can no longer be written."""
         return self._file.failed
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Write a row's values. Raises RecordingError."""
         if isinstance(item, Interval):
             at_s = wall_s(self._origin, item.ended_s)
             values = b"".join(
@@ -62,16 +59,14 @@ class Tensorboard(Sink):
             self._file.append(record(_event(at_s, item.step, _field(5, values))))
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Close the file."""
         self._file.close()
 
     def discard(self) -> None:
-        """Remove the file; the folder may be another one's."""
+        """Keep the folder, which others may use."""
         self._file.discard()
 
 
 def record(body: bytes) -> bytes:
-    """Return a record of the file: length and body, each with its checksum."""
     length = struct.pack("<Q", len(body))
     return length + _checksum(length) + body + _checksum(body)
 

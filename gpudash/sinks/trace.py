@@ -34,7 +34,6 @@ class TraceFile(Sink):
     every_step = False
 
     def __init__(self, target: str, origin: Origin, /, *, force: bool = False) -> None:
-        """Create the file. Raises RecordingError."""
         path = Path(target)
         self._origin = origin
         self._live = LiveView(Plan(workload="", settings={}), origin.began_s)
@@ -51,11 +50,9 @@ class TraceFile(Sink):
 
     @property
     def failed(self) -> bool:
-        """Whether the file can no longer be written."""
         return self._file.failed
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Write a row's values, or what a message tells of. Raises RecordingError."""
         if isinstance(item, Interval):
             for subject in subjects(item, self._origin):
                 self._row(subject, item.ended_s)
@@ -66,12 +63,10 @@ class TraceFile(Sink):
             self._mark()
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Complete the file. Raises RecordingError."""
         self._file.append(b"\n]}\n")
         self._file.close()
 
     def discard(self) -> None:
-        """Remove the file."""
         self._file.discard()
 
     def _row(self, subject: Subject, at_s: float) -> None:
@@ -85,7 +80,6 @@ class TraceFile(Sink):
             self._write("C", name, at_s, pid=process, args={unit or "value": value})
 
     def _mark(self) -> None:
-        """Write the markers that are new."""
         markers = self._live.markers
         last = self._marked[-1] if self._marked else None
         places = [at for at, one in enumerate(markers) if one is last]
@@ -98,7 +92,6 @@ class TraceFile(Sink):
         self._marked = markers
 
     def _tell(self, shown: AnswerShown) -> None:
-        """Write the limit if another one is found."""
         before, self._limit = self._limit, shown
         was = before.answer.title if before is not None and before.answer is not None else ""
         if shown.answer is not None and shown.answer.title != was:
@@ -106,7 +99,6 @@ class TraceFile(Sink):
             self._write("i", shown.answer.title, shown.at_s, tid=LIMITS, s="t", args=args)
 
     def _process(self, name: str) -> int:
-        """Return the number of a process of the viewer; name it at first."""
         if name not in self._processes:
             number = self._processes[name] = len(self._processes) + 1
             self._write("M", "process_name", 0, pid=number, args={"name": name})

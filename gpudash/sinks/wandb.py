@@ -1,7 +1,4 @@
-"""Hand each row's values to the run that the script has open in W&B.
-
-The training's process logs them, as its library knows the run: see `training/wandb_run.py`.
-"""
+"""Hand rows to the W&B run that the script has open, in its process: `training/wandb_run.py`."""
 
 from collections.abc import Callable
 
@@ -26,7 +23,6 @@ class Wandb(Sink):
     every_step = False
 
     def __init__(self, _target: str, origin: Origin, /, *, force: bool = False) -> None:
-        """Take no target: the run is it."""
         del force
         self._origin = origin
         self._texts: dict[str, str] = {}
@@ -34,11 +30,9 @@ class Wandb(Sink):
         self._hindered = ""  # by what, as the training's process says
 
     def connect(self, track: Callable[[Figures], None], /) -> None:
-        """Take what hands figures to the training's process."""
         self._track = track
 
     def take(self, item: Envelope | Interval, /) -> None:
-        """Hand over a row's numbers."""
         if isinstance(item, Envelope):
             if isinstance(item.body, AnswerShown):
                 found = item.body.answer
@@ -54,6 +48,6 @@ class Wandb(Sink):
             self._track(Figures(step=max(item.step, 0), values=values, texts=self._texts))
 
     def close(self, _account: TimeBreakdown | None, /) -> None:
-        """Say what was in the way to the last; the run is the script's to end."""
+        """Leave the run open: the script ends it."""
         if self._hindered:
             raise RecordingError(self._hindered)

@@ -1,7 +1,6 @@
 """Core wait: the share of core time that the training's threads needed and did not get.
 
-Linux counts for each thread how long it ran, and how long it was ready to run but waited for a
-core. docs/concepts/measuring.md explains the figure.
+docs/concepts/measuring.md explains the figure.
 """
 
 import os
@@ -33,7 +32,7 @@ class CoreWait:
         """How many cores these processes may use together; None once all have ended."""
 
     def read(self, pids: Iterable[int], now_s: float) -> float | None:
-        """Return the core wait since the previous reading, in percent; None the first time."""
+        """None the first time."""
         found = [thread for pid in pids for thread in _threads(pid)]
         now = {thread: counts for thread in found for counts in _counts(thread)}
         self.cores = cores_of(found)
@@ -49,10 +48,8 @@ def core_wait_pct(
 ) -> float | None:
     """Return the percentage of the core time asked for that was not granted.
 
-    The time asked for is run time plus wait time, at most that of all cores: more threads than
-    cores wait for each other even on an idle machine. A training that asks for less than one core
-    is measured against one core, since waiting costs it little. None where the kernel does not
-    count.
+    At most the time of all cores counts as asked for, as threads wait for each other even on an
+    idle machine, and at least that of one core. None where the kernel does not count.
     """
     if not any(counts.ran for counts in now.values()):  # a kernel that does not count says 0
         return None
@@ -64,10 +61,7 @@ def core_wait_pct(
 
 
 def cores_of(found: Iterable[str]) -> int | None:
-    """Return how many cores these threads may use together; None if all have ended.
-
-    Each may be bound to a core of its own.
-    """
+    """Count the cores that the threads may use together; each may be bound to its own."""
     allowed: set[int] = set()
     for thread in found:
         with suppress(*GONE):

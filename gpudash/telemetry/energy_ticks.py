@@ -1,8 +1,7 @@
 """Finds the moments at which a GPU's energy counter moves on, and when to look for the next.
 
-The counter's period is measured at the start: until then it is read without a pause. After that it
-is read around some of the moments at which it is due: once before and once after, or until it has
-moved on. Who interpolates between ticks does not need each of them.
+It is read without a pause until its period is known, then around some of the moments at which it is
+due. Who interpolates between ticks does not need each of them.
 """
 
 import time
@@ -39,10 +38,6 @@ class TickFinder:
         """Seconds between two ticks; None until it is measured."""
 
     def add(self, began_s: float, ended_s: float, energy_j: float) -> EnergyTick | None:
-        """Add a read that took from `began_s` to `ended_s`; return the tick that it shows, if any.
-
-        The tick came between the begin of the read before and the end of this one.
-        """
         before, self._before = self._before, (began_s, energy_j)
         if before is None or energy_j == before[1]:
             return None
@@ -60,7 +55,6 @@ class TickFinder:
         )
 
     def next_s(self, now_s: float) -> float:
-        """Return when to read next."""
         early_s = max(EARLY_S, EARLY * (self.period_s or 0.0))
         return max(now_s + PAUSE_S, self._due_s - early_s)
 
@@ -76,7 +70,6 @@ class TickFinder:
             self._look_for_next(self.period_s)
 
     def _follow(self, period_s: float, at_s: float) -> None:
-        """Learn from a tick when the next ones are due."""
         passed = max(round((at_s - self._tick_s) / period_s), 1)
         due_s = self._tick_s + passed * period_s
         self._tick_s = due_s + OF_MOMENT * (at_s - due_s)

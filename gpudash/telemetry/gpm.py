@@ -1,7 +1,7 @@
 """Activity of SMs, tensor cores, memory, PCIe and NVLink between two moments (NVML's GPM).
 
-Needs Hopper or newer. The driver keeps running counters, and a metric is the difference between
-two samples of them. Reading them needs no profiler's permission.
+It needs Hopper or newer, and no profiler's permission. The driver keeps running counters, and a
+metric is the difference between two samples of them.
 """
 
 import math
@@ -40,10 +40,9 @@ class ActivityReader:
         """When the reading before the newest one was; infinitely long ago if there was none."""
 
     def read(self, now_s: float) -> dict[str, float | str]:
-        """Return the metrics since the previous reading; empty at first, or within 100 ms of it.
+        """Return means since the previous reading; empty at first, or within 100 ms of it.
 
-        A metric that the driver does not report is absent. Raises `NotMeasured` when this GPU has
-        none of them, `GpuUnavailable` when the GPU is gone.
+        Raises `NotMeasured` when this GPU has none of them, `GpuUnavailable` when it is gone.
         """
         self._require_support()
         if now_s - self._before_s < SHORTEST_S:
@@ -56,7 +55,6 @@ class ActivityReader:
         return self._between(before, self._before) if math.isfinite(self.since_s) else {}
 
     def close(self) -> None:
-        """Free the driver's samples."""
         for sample in (self._before, self._spare):
             if sample is not None:
                 try:

@@ -1,8 +1,6 @@
 """Readings of one GPU, named by its UUID: fast ones five times a second, slow ones once a second.
 
-The calls of a fast reading take microseconds. Those of a slow reading take milliseconds (GPM 3,
-energy 2 to 14), so it belongs on a thread of its own. Any single value may be missing: then
-`Gpu.unread` has the reason. A value that no GPU can have is missing too.
+A slow reading takes milliseconds (GPM 3, energy 2 to 14), so it belongs on a thread of its own.
 `nvmlDeviceGetPcieThroughput` is never called: it blocks for 20 ms.
 """
 
@@ -67,9 +65,8 @@ class GpuName(msgspec.Struct, frozen=True, kw_only=True):
 class Gpu:
     """An open GPU, for one thread.
 
-    Each method for one kind of value returns values by metric, and raises `NotMeasured` where
-    there are none. `fast` and `slow` leave such values out, and note the reason in `unread`. All
-    raise `GpuUnavailable` once the GPU or the driver is gone: also if nothing at all is answered.
+    A method for one kind of value raises `NotMeasured` where there is none. `fast` and `slow` note
+    the reason in `unread`. All raise `GpuUnavailable` once the GPU or the driver is gone.
     """
 
     def __init__(self, nvml: Nvml, handle: Any, uuid: str) -> None:
@@ -92,16 +89,11 @@ class Gpu:
         """Name of a reading whose last call had no value → the reason."""
 
     def fast(self) -> GpuReading:
-        """Return the values whose calls take microseconds."""
         at_s = time.monotonic()
         values = self._all(FAST)
         return GpuReading(at_s=at_s, values=values, **msgspec.structs.asdict(self.id))
 
     def slow(self) -> GpuReading:
-        """Return the values whose calls take milliseconds.
-
-        Activity is the mean since the previous slow reading.
-        """
         at_s = self._slow_s = time.monotonic()
         self._since_s = None
         asked = SLOW if self._counts_pcie else SLOW.keys() - {"PCIe counters"}
@@ -117,7 +109,6 @@ class Gpu:
         )
 
     def _all(self, readings: dict[str, Callable[["Gpu"], Values]]) -> Values:
-        """Return what these readings have. Raises `GpuUnavailable` if the GPU answers nothing."""
         values: Values = {}
         passing = ""
         for name, read in readings.items():
@@ -138,20 +129,16 @@ class Gpu:
         return values
 
     def close(self) -> None:
-        """Free the driver's samples and close the connection."""
         self._activity.close()
         self._nvml.close()
 
     def utilisation(self) -> Values:
-        """Return utilisation of GPU and memory bus, in percent of the driver's sampling period."""
+        """Return percent of the driver's sampling period."""
         rates = self._nvml.call("nvmlDeviceGetUtilizationRates", self._handle)
         return {"gpu_util_pct": float(rates.gpu), "mem_util_pct": float(rates.memory)}
 
     def memory(self) -> Values:
-        """Return device memory used, free and in total, in MiB.
-
-        Version 2 of the call counts memory reserved by the driver as neither used nor free.
-        """
+        """Memory reserved by the driver is neither used nor free (version 2 of the call)."""
         memory = first_measured(
             lambda: self._nvml.call(
                 "nvmlDeviceGetMemoryInfo",
@@ -170,7 +157,6 @@ class Gpu:
         }
 
     def power(self) -> Values:
-        """Return the power draw in watts: of this instant, or an older driver's mean over 1 s."""
         milliwatts = first_measured(
             lambda: self._nvml.field(self._handle, POWER_INSTANT),
             lambda: float(self._nvml.call("nvmlDeviceGetPowerUsage", self._handle)),
@@ -178,7 +164,6 @@ class Gpu:
         return {"power_w": milliwatts / 1000}
 
     def temperature(self) -> Values:
-        """Return the temperature of the GPU core in °C."""
         degrees = first_measured(
             lambda: self._nvml.call("nvmlDeviceGetTemperatureV", self._board, CORE_SENSOR),
             lambda: self._nvml.call("nvmlDeviceGetTemperature", self._board, CORE_SENSOR),
@@ -186,12 +171,10 @@ class Gpu:
         return {"temperature_c": float(degrees)}
 
     def clocks(self) -> Values:
-        """Return the SM clock in MHz."""
         sm_mhz = self._nvml.call("nvmlDeviceGetClockInfo", self._board, SM_CLOCK)
         return {"sm_clock_mhz": float(sm_mhz)}
 
     def throttle(self) -> Values:
-        """Return `none`, or the throttle reasons, joined by `+`."""
         reasons: int = first_measured(
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksEventReasons", self._board),
             lambda: self._nvml.call("nvmlDeviceGetCurrentClocksThrottleReasons", self._board),
@@ -200,22 +183,19 @@ class Gpu:
         return {"throttle": "+".join(names) or "none"}
 
     def energy(self) -> Values:
-        """Return the energy used since the driver was loaded, in joules."""
         self._energy_at_s = time.monotonic()
         return {"energy_j": self.joules()}
 
     def joules(self) -> float:
-        """Return the energy used since the driver was loaded."""
+        """Count from when the driver was loaded."""
         millijoules = self._nvml.call("nvmlDeviceGetTotalEnergyConsumption", self._handle)
         return float(millijoules) / 1000
 
     def power_limit(self) -> Values:
-        """Return the power limit in watts."""
         milliwatts = self._nvml.call("nvmlDeviceGetEnforcedPowerLimit", self._board)
         return {"power_limit_w": float(milliwatts) / 1000}
 
     def activity(self) -> Values:
-        """Return GPM's metrics since the previous reading; see `gpm.ActivityReader.read`."""
         activity = self._activity.read(self._slow_s or time.monotonic())
         if activity:
             self._since_s = self._activity.since_s
@@ -223,14 +203,12 @@ class Gpu:
         return activity
 
     def pcie(self) -> Values:
-        """Return PCIe MiB/s each way since the previous reading; empty at first."""
         found = self._pcie.read()
         if found and self._since_s is None:
             self._since_s = self._pcie.since_s
         return found
 
     def others(self) -> Values:
-        """Read what other processes than the training's use, which is no value of the GPU."""
         self._others.read(self.training())
         return {}
 
@@ -272,10 +250,7 @@ class ByteCounters:
         """When the reading before the newest one was."""
 
     def read(self) -> Values:
-        """Return MiB/s each way since the previous reading.
-
-        Empty at first and when a counter has wrapped.
-        """
+        """Return MiB/s each way; empty at first and when a counter has wrapped."""
         tx_bytes = self._nvml.field(self._handle, PCIE_TX_BYTES)
         rx_bytes = self._nvml.field(self._handle, PCIE_RX_BYTES)
         before, self._before = self._before, (time.monotonic(), tx_bytes, rx_bytes)
@@ -289,7 +264,7 @@ class ByteCounters:
 
 
 def open_gpu(uuid: str) -> Gpu:
-    """Open the GPU or MIG device of this UUID (`GPU-…`, `MIG-…`); raises `GpuUnavailable`."""
+    """Open a GPU or MIG device (`GPU-…`, `MIG-…`). Raises `GpuUnavailable`."""
     nvml = Nvml()
     try:
         if not nvml.call("nvmlDeviceGetCount"):
@@ -304,7 +279,7 @@ def open_gpu(uuid: str) -> Gpu:
 
 
 def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
-    """Return the driver's version and the GPUs it shows, in its order; or `GpuUnavailable`."""
+    """Return the driver's version and the GPUs in its order. Raises `GpuUnavailable`."""
     nvml = Nvml()
     try:
         version = or_none(lambda: str(nvml.call("nvmlSystemGetDriverVersion")))
@@ -317,7 +292,6 @@ def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
 
 
 def or_none(read: Callable[[], T]) -> T | None:
-    """Return what `read` returns, or None where it raises `NotMeasured`."""
     try:
         return read()
     except NotMeasured:
@@ -325,7 +299,6 @@ def or_none(read: Callable[[], T]) -> T | None:
 
 
 def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
-    """Return the handle of the physical GPU, and the GPU instance if the UUID names a MIG slice."""
     if not uuid.startswith("MIG-"):
         return handle, None
     instance = or_none(lambda: int(nvml.call("nvmlDeviceGetGpuInstanceId", handle)))
@@ -335,7 +308,6 @@ def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
 
 
 def _listed(index: int) -> GpuName | None:
-    """Return the identity of the GPU at this index; None when it does not answer."""
     nvml = Nvml()  # its own connection: others may answer a question that this GPU refuses
     try:
         handle = nvml.call("nvmlDeviceGetHandleByIndex", index)

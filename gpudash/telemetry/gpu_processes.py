@@ -1,8 +1,7 @@
 """What processes of others use of a GPU, by the driver's samples of each process.
 
-The driver names processes by pids of the machine. In a container they are others than here, though
-one of them may also be a pid here. Newer drivers translate those of the list and not those of the
-samples. So in a container nothing is known, and nothing is said.
+The driver's pids are the machine's, not those of a container, and newer drivers translate only
+some. So in a container nothing is known.
 """
 
 import time
@@ -36,10 +35,7 @@ class OtherProcesses:
         """The one that had most, as `train.py (pid 42)`; empty: none."""
 
     def read(self, training: Collection[int]) -> None:
-        """Read what processes outside the trees of `training` use.
-
-        Raises `NotMeasured` if it is never known, `GpuUnavailable` when the GPU is gone.
-        """
+        """Leave out the trees of `training`. Raises `NotMeasured` if never known."""
         self.used_pct, self.busiest = None, ""
         if not procfs.are_of_machine():
             return

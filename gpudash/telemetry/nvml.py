@@ -1,8 +1,4 @@
-"""Calls to the NVIDIA driver library, with its errors turned into sentences.
-
-The only module that imports pynvml. It knows no metric: `gpu` and `gpm` choose the calls.
-It raises two errors: `NotMeasured` for a single value, `GpuUnavailable` for the whole GPU.
-"""
+"""Calls to the NVIDIA driver library, in the only module that imports pynvml."""
 
 import functools
 import time
@@ -77,8 +73,7 @@ FIELD_MEMBERS = dict(enumerate(("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "s
 class Nvml:
     """A connection to the driver library; calls that it refuses are not repeated for a while.
 
-    Raises `GpuUnavailable` when the library cannot be opened. NVML counts its connections:
-    several may be open, and each must be closed.
+    Raises `GpuUnavailable`. NVML counts its connections, and each must be closed.
     """
 
     def __init__(self) -> None:
@@ -90,18 +85,13 @@ class Nvml:
             raise GpuUnavailable(self._sentence(error.value)) from None
 
     def close(self) -> None:
-        """Close the connection; no error is raised if the driver is gone."""
         try:
             self._pynvml.nvmlShutdown()
         except self._pynvml.NVMLError:
             return
 
     def call(self, function: str, *arguments: object, question: str = "") -> Any:
-        """Call the pynvml function of this name and return its result.
-
-        Raises `NotMeasured` when there is no value, `GpuUnavailable` when the GPU or driver is
-        gone. A refusal is remembered under `question`, by default the function's name.
-        """
+        """May raise `NotMeasured` or `GpuUnavailable`; a refusal is remembered under `question`."""
         question = question or function
         self._check(question)
         bound = getattr(self._pynvml, function, None)
@@ -116,7 +106,7 @@ class Nvml:
             raise NotMeasured(reason) from None
 
     def field(self, handle: object, field_id: int) -> float:
-        """Return a field value of a GPU in NVML's unit. Raises as `call` does."""
+        """Return the value in NVML's unit. Raises as `call` does."""
         question = f"field {field_id}"
         self._check(question)
         answer = self.call("nvmlDeviceGetFieldValues", handle, [field_id])[0]
@@ -132,13 +122,11 @@ class Nvml:
         return NotMeasured(reason, lasts=True)
 
     def _check(self, question: str) -> None:
-        """Raise `NotMeasured` if the question was refused lately."""
         reason, until_s = self._refused.get(question, ("", 0.0))
         if time.monotonic() < until_s:
             raise NotMeasured(reason, lasts=True)
 
     def constant(self, name: str) -> Any:
-        """Return pynvml's attribute of this name: a number, or the type of a structure."""
         return getattr(self._pynvml, name)
 
     def _failure(self, question: str, code: int) -> Exception:
@@ -160,10 +148,7 @@ class Nvml:
 
 
 def first_measured(*readers: Callable[[], T]) -> T:
-    """Return the value of the first reader that has one; the best source comes first.
-
-    Raises the last reader's `NotMeasured` when none has one.
-    """
+    """Prefer the earlier readers. Raises the last one's `NotMeasured` when none has a value."""
     *preferred, last = readers
     for read in preferred:
         try:

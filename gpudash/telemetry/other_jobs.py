@@ -1,8 +1,4 @@
-"""The other jobs: CPU time of all processes that belong neither to the training nor to gpudash.
-
-One pass over all processes costs some 20 µs for each, so it is made rarely, and only while the
-training lacks cores.
-"""
+"""CPU time of processes outside of the training, read rarely: a pass takes 20 µs for each."""
 
 import os
 import time
@@ -46,10 +42,7 @@ class OtherJobsReader:
         self._lacked_s = float("-inf")  # when the training lacked cores last
 
     def read(self, training: Iterable[int], core_wait_pct: float | None) -> OtherJobs | None:
-        """Return what others used, besides the trees of `training` and of this process.
-
-        None if it is not time yet, at the first reading, and while the training has its cores.
-        """
+        """None if it is not time yet, the first time, and while the training has its cores."""
         now_s = self._clock()
         if (core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT:
             self._lacked_s = now_s
@@ -84,7 +77,6 @@ def used_cores(
     ours: Collection[int],
     elapsed_s: float,
 ) -> dict[Process, float]:
-    """Return the cores that each process used, without those in the trees of `ours`."""
     parents = {process.pid: one.parent for process, one in now.items()}
 
     def is_ours(pid: int) -> bool:
@@ -103,10 +95,7 @@ def used_cores(
 
 
 def program(command: Iterable[str]) -> str:
-    """Return a command line's program, or the script or module that its interpreter runs.
-
-    Other arguments are left out: they may be secret.
-    """
+    """Leave out arguments, which may be secret, except the script or module that is run."""
     first, *others = command
     name = PurePath(first).name
     if not name.startswith(INTERPRETERS):
@@ -132,7 +121,6 @@ def _read_all() -> dict[Process, Used]:
 
 
 def name_of(pid: int) -> str:
-    """Return the name of a process; empty if it has ended."""
     with suppress(*GONE):
         words = text(f"{pid}/cmdline").decode(errors="replace").split("\0")
         if any(words):  # a thread of the kernel has none

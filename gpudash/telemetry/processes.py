@@ -1,8 +1,7 @@
 """CPU time and memory of the training processes and of gpudash itself.
 
-The training processes are the worker and all its descendants. Loader workers come and go at any
-moment. The CPU time of a process that began since the previous reading counts from 0. The last CPU
-time of a process that ended is in its parent's time of reaped children.
+The CPU time of a process that began since the previous reading counts from 0. The last CPU time of
+a process that ended is in its parent's time of reaped children.
 """
 
 import os
@@ -20,15 +19,12 @@ NOTHING = Usage(0.0, 0.0, 0.0)
 
 
 class HostReader:
-    """Reads one worker's process tree; each reading covers the time since the previous one.
-
-    The CPU time of this process itself is a mean over `OWN_SPAN_S`.
-    """
+    """Reads one worker's process tree; each reading covers the time since the previous one."""
 
     def __init__(
         self, pid: int, clock: Callable[[], float] = time.monotonic, *, reads_own: bool = True
     ) -> None:
-        """`clock` gives seconds and stamps the readings. `reads_own`: read this process too."""
+        """Read this process too if `reads_own`."""
         self._clock = clock
         self._reads_own = reads_own
         self.pid = pid
@@ -41,13 +37,7 @@ class HostReader:
         self._ended_s = 0.0  # CPU time of ended processes that no parent had reaped when read
 
     def read(self, children: Children | None = None) -> HostReading:
-        """Return the tree's CPU time, memory and core wait; they are absent once all have ended.
-
-        The CPU time of the worker's descendants, its loader workers, is also a value of its own.
-
-        Values that need a previous reading are absent at first. Readers that read one after the
-        other may share the result of `children_lookup()`.
-        """
+        """Leave values out that need a previous reading, and all once the tree has ended."""
         now_s = self._clock()
         found = self._find(children or children_lookup())
         rss_mib = sum(usage.rss_mib for usage in found.values())
@@ -73,10 +63,7 @@ class HostReader:
         return HostReading(at_s=now_s, pid=self.pid, values=known)
 
     def _find(self, children: Children) -> dict[Process, Usage]:
-        """Return the usage of the tree, and of processes that were in it at the previous reading.
-
-        A listing may miss a process while another one ends.
-        """
+        """Look up earlier processes again: a listing may miss one while another one ends."""
         found: dict[Process, Usage] = {}
         root = next(iter(usage_of(self.pid)), None)
         self._root = self._root or root
@@ -88,7 +75,6 @@ class HostReader:
         return found
 
     def _used_s(self, found: dict[Process, Usage]) -> float:
-        """Return the CPU seconds used since the previous reading."""
         own_s = reaped_s = 0.0
         for process, usage in found.items():
             before = self._before.get(process, NOTHING)
@@ -102,7 +88,6 @@ class HostReader:
         return own_s + max(left_s, 0.0)
 
     def _used_by_root_s(self, found: dict[Process, Usage]) -> float:
-        """Return the CPU seconds that the worker itself used since the previous reading."""
         if self._root is None or self._root not in found:
             return 0.0
         return found[self._root].own_s - self._before.get(self._root, NOTHING).own_s

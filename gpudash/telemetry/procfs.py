@@ -43,17 +43,14 @@ class Usage(NamedTuple):
 
 
 def are_of_machine() -> bool:
-    """Return whether the pids here are those of the machine, as they are outside of containers."""
+    """Whether the pids here are the machine's, as they are outside of containers."""
     with suppress(OSError):
         return os.readlink(f"{PROC}/self/ns/pid") == FIRST_NAMESPACE  # noqa: PTH115  # no file
     return False
 
 
 def children_lookup() -> Children:
-    """Return a function from a process to its children.
-
-    Where the kernel does not list them, it answers from one pass over all processes.
-    """
+    """Where the kernel lists no children, answer from one pass over all processes."""
     if LISTS_CHILDREN:
         return _children
     found = defaultdict(list)
@@ -64,14 +61,13 @@ def children_lookup() -> Children:
 
 
 def cpu_s_of(pid: int) -> tuple[Process, int, float]:
-    """Return the process with this pid, its parent and its CPU seconds. Raises one of `GONE`."""
+    """Return the process, its parent and its CPU seconds. Raises one of `GONE`."""
     cells = _cells(pid)
     user, system = map(int, cells[11:13])
     return Process(pid, int(cells[19])), int(cells[1]), (user + system) * _TICK_S
 
 
 def tree(pid: int, children: Children) -> list[int]:
-    """Return the process and its descendants, parents first."""
     found = [pid]
     for parent in found:  # the list grows during the loop
         found += children(parent)
@@ -79,7 +75,6 @@ def tree(pid: int, children: Children) -> list[int]:
 
 
 def _children(pid: int) -> Iterator[int]:
-    """Yield the processes that each thread of the process has forked."""
     with suppress(*GONE):
         for thread in threads(pid):
             with suppress(*GONE):  # the thread may have ended
@@ -87,7 +82,6 @@ def _children(pid: int) -> Iterator[int]:
 
 
 def usage_of(pid: int) -> dict[Process, Usage]:
-    """Return the process with this pid and its usage; empty when it has ended."""
     try:
         cells = _cells(pid)
     except GONE:
@@ -102,19 +96,19 @@ def usage_of(pid: int) -> dict[Process, Usage]:
 
 
 def _cells(pid: int) -> list[bytes]:
-    """Return the fields of `/proc/PID/stat` from the state on. Raises one of `GONE`."""
+    """Return `/proc/PID/stat` from the state on. Raises one of `GONE`."""
     return text(f"{pid}/stat").rpartition(b")")[2].split()  # the name may contain `)` and spaces
 
 
 def threads(pid: int) -> list[str]:
-    """Return the folder in /proc of each thread of the process. Raises one of `GONE`."""
+    """List folders in /proc. Raises one of `GONE`."""
     folder = f"{pid}/task"
     names = os.listdir(f"{PROC}/{folder}")  # noqa: PTH208  # a Path costs as much again
     return [f"{folder}/{name}" for name in names]
 
 
 def text(path: str) -> bytes:
-    """Return the contents of a file in /proc; unbuffered, as a worker may have many threads."""
+    """Read unbuffered, as a worker may have many threads."""
     fd = os.open(f"{PROC}/{path}", os.O_RDONLY)
     try:
         return os.read(fd, 1 << 16)

@@ -1,9 +1,7 @@
 """The sampler: reads the watched GPUs and processes at a steady pace.
 
 Each GPU is read on threads of its own (`watched_gpu`), so no driver call delays another reading.
-One more thread reads the host: the worker's processes, and at a slower pace those of other ranks,
-all in one pass. In a training on the CPU it is looked up once whether the machine has a GPU.
-Nothing is read before `watch` is called. What cannot be read is reported in `missing`.
+One more thread reads the processes of the worker, and at a slower pace those of other ranks.
 """
 
 import threading
@@ -33,15 +31,11 @@ ON_CPU = "training on the CPU"
 
 
 class Sampler:
-    """Reads the watched GPUs and processes from `start` to `stop`, and passes samples to `emit`.
-
-    `emit` is called on one of the sampler's threads, never on two at once, and must not raise.
-    """
+    """Calls `emit` on one of its threads, never on two at once; `emit` must not raise."""
 
     def __init__(
         self, emit: Callable[[Reading | OtherJobs | EnergyTick], None], *, energy: bool = False
     ) -> None:
-        """`energy`: emit the ticks of the GPUs' energy counters too."""
         self._emit = emit
         self._energy = energy
         self._emitting = threading.Lock()
@@ -58,7 +52,6 @@ class Sampler:
 
     @property
     def missing(self) -> GpuMissing:
-        """Why no GPU of the worker is read, or what of the GPUs is not."""
         gpus = self._gpus
         own = gpus.get(self._uuid or "")
         others = {uuid: one.missing for uuid, one in gpus.items() if one.was_read and one != own}
@@ -69,7 +62,7 @@ class Sampler:
         )
 
     def watch(self, pid: int, gpu_uuid: str | None) -> None:
-        """Read this worker and its GPU from now on; a UUID of None means training on the CPU."""
+        """Read this worker from now on; a UUID of None means training on the CPU."""
         self._worker = HostReader(pid)
         self._uuid = gpu_uuid
         self._follow()
@@ -79,20 +72,15 @@ class Sampler:
                 self._look()
 
     def watch_others(self, gpu_uuids: Collection[str]) -> None:
-        """Read these GPUs from now on, besides the worker's.
-
-        A GPU that never could be read is left out: it may be in another machine.
-        """
+        """Leave out a GPU that never could be read: it may be in another machine."""
         self._others = frozenset(gpu_uuids)
         self._follow()
 
     def watch_processes(self, pids: Collection[int]) -> None:
-        """Read these training processes from now on, besides the worker."""
         known = self._readers
         self._readers = {pid: known.get(pid) or HostReader(pid, reads_own=False) for pid in pids}
 
     def start(self) -> None:
-        """Start reading; a second call does nothing."""
         if not self._is_started:
             self._is_started = True
             self._host.start()
@@ -102,10 +90,7 @@ class Sampler:
                 self._look()
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop reading and close the GPUs, for good; nothing is emitted afterwards.
-
-        Returns within `timeout_s` even while a driver call hangs; its thread ends later.
-        """
+        """Close the GPUs for good, within `timeout_s` even while a driver call hangs."""
         self._stopped.set()
         with self._emitting:
             pass  # what is being emitted, is
@@ -118,7 +103,6 @@ class Sampler:
             self._host.join(max(0.0, deadline_s - time.monotonic()))
 
     def _follow(self) -> None:
-        """Watch the worker's GPU and the others, and no more."""
         uuids = self._others | ({self._uuid} if self._uuid else set())
         known = self._gpus
         self._gpus = {
@@ -149,13 +133,11 @@ class Sampler:
                     self._pass_on(reading)
 
     def _read_other_jobs(self, reading: HostReading) -> OtherJobs | None:
-        """Return what other jobs use, if it is time and the training lacks cores."""
         with suppress(Exception):  # an unreadable /proc must not end the readings
             return self._other_jobs.read(self._pids(), reading.number("core_wait_pct"))
         return None
 
     def _pids(self) -> list[int]:
-        """Return the processes that train, without their descendants."""
         worker = () if self._worker is None else (self._worker.pid,)
         return [*worker, *self._readers]
 
@@ -175,15 +157,12 @@ class Sampler:
                 self._emit(sample if is_tick else replace(sample, at_s=time.monotonic()))
 
     def _read_processes(self) -> Iterator[HostReading]:
-        """Yield readings of the other ranks' processes; none for a process that has ended."""
         readers = self._readers.values()
         with suppress(Exception):  # an unreadable /proc must not end the readings
             children = children_lookup() if readers else None
             yield from (reading for one in readers if (reading := one.read(children)).values)
 
     def _look(self) -> None:
-        """Find out whether the machine of a training on the CPU has a GPU; it may hang."""
-
         def look() -> None:
             self._no_gpu = _on_cpu()
 

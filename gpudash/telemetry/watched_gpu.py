@@ -1,7 +1,6 @@
-"""One GPU, read on threads that share nothing: each opens, reads and closes its own connection.
+"""One GPU, read on threads that share nothing, so a call that hangs holds up no other reading.
 
-So a call that hangs holds up no other reading. A connection that failed is closed, and the GPU is
-looked up again by its UUID, for as long as it is watched.
+A connection that failed is closed, and the GPU is looked up again by its UUID.
 """
 
 import math
@@ -19,11 +18,7 @@ from gpudash.telemetry.nvml import GpuUnavailable
 
 
 def ticks(period_s: float, stopped: threading.Event) -> Iterator[None]:
-    """Yield at once, and every `period_s` until stopped.
-
-    The deadlines are absolute, so the work between two ticks does not make the period drift.
-    Ticks missed during long work are skipped.
-    """
+    """Yield at once, and then without drift; ticks missed during long work are skipped."""
     due_s = time.monotonic()
     while not stopped.wait(max(0.0, due_s - time.monotonic())):
         yield
@@ -57,10 +52,7 @@ class WatchedGpu:
         energy: bool = False,
         training: Callable[[], Collection[int]] = tuple,
     ) -> None:
-        """`energy`: the ticks of the energy counter too. `take` is called on several threads.
-
-        `training` returns the pids of the training's processes: the others are told apart.
-        """
+        """Call `take` on several threads; `training` has the pids that are not others'."""
         self.uuid = uuid
         self._take = take
         self._training = training
@@ -72,17 +64,14 @@ class WatchedGpu:
 
     @property
     def missing(self) -> str | None:
-        """Why the GPU is not read, as a sentence; None while it is."""
         return self._fast.missing
 
     @property
     def was_read(self) -> bool:
-        """Whether it has been read at any time."""
         return self._fast.was_read
 
     @property
     def unread(self) -> dict[str, str]:
-        """Name of a reading that is missing while others are read → the reason."""
         if self.missing is not None:
             return {}
         slow = self._slow.missing
@@ -90,17 +79,15 @@ class WatchedGpu:
         return self._fast.unread | self._slow.unread | told
 
     def start(self) -> None:
-        """Start reading."""
         for reader in self._readers:
             reader.start()
 
     def stop(self) -> None:
-        """Stop reading; a thread ends, and closes its connection, once its call has returned."""
+        """Have each thread end, and close its connection, once its call has returned."""
         for reader in self._readers:
             reader.stopped.set()
 
     def join(self, deadline_s: float) -> None:
-        """Wait for the threads until this moment."""
         for reader in self._readers:
             reader.join(deadline_s)
 
@@ -109,7 +96,7 @@ class WatchedGpu:
         return gpu.slow()
 
     def _read_fast(self, gpu: Gpu) -> GpuReading:
-        """Return the values now, with the slow ones unless they are older than `STALE_S`."""
+        """Add the slow values unless they are older than `STALE_S`."""
         slow = self._slow.newest  # taken first: a sample must hold nothing from after its time
         reading = gpu.fast()
         if slow is None or reading.at_s - slow.at_s > STALE_S:
@@ -146,24 +133,20 @@ class Reader(Generic[FoundT]):
 
     @property
     def missing(self) -> str | None:
-        """Why nothing is read, as a sentence; None while something is."""
         asked_s = self._asked_s
         is_late = asked_s is not None and time.monotonic() - asked_s > STALE_S
         return HANGS if is_late else self._why
 
     @property
     def unread(self) -> dict[str, str]:
-        """Name of a value that is missing while others are read → the reason."""
         since_s = time.monotonic() - STALE_S
         failing = self._failing  # replaced as a whole
         return {name: why for name, (at_s, why) in failing.items() if at_s <= since_s}
 
     def start(self) -> None:
-        """Start reading."""
         self._thread.start()
 
     def join(self, deadline_s: float) -> None:
-        """Wait for the thread until this moment."""
         if self._thread.ident is not None:
             self._thread.join(max(0.0, deadline_s - time.monotonic()))
 
@@ -180,7 +163,6 @@ class Reader(Generic[FoundT]):
                 gpu.close()
 
     def _round(self, gpu: Gpu | None) -> Gpu | None:
-        """Open the GPU if it is not, and read it; return it, or None once it is closed."""
         try:
             gpu = gpu or open_gpu(self._uuid)
             self.newest = self._read(gpu)
@@ -201,7 +183,6 @@ class Reader(Generic[FoundT]):
 
 
 def sentence(error: Exception) -> str:
-    """Return the error as a sentence for the user."""
     if isinstance(error, GpuUnavailable):
         return str(error)
     return f"reading the GPU failed: {type(error).__name__}: {error}"

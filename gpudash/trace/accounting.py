@@ -19,10 +19,7 @@ GAP_CLASSES_US = (0.0, 10.0, 100.0, 1_000.0, 10_000.0)
 
 
 def summarise(trace: Trace) -> Summary:
-    """Return the summary of the time from the first traced step's begin to the last one's end.
-
-    Without annotated steps this is the whole trace.
-    """
+    """Cover the time from the first traced step to the last one's end, or the whole trace."""
     events = trace.events
     begin_us, end_us, steps = _window(trace)
     inside = (events.begin_us >= begin_us) & (events.begin_us <= end_us)
@@ -89,7 +86,7 @@ def _window(trace: Trace) -> tuple[float, float, int]:
 
 
 def _blocked_us(events: TraceEvents, inside: NDArray[np.bool_]) -> float:
-    """Return how long launching threads waited, in µs; waits after the last launch cost nothing."""
+    """Count no waits after the last launch, which cost nothing."""
     launches = events.launch[events.launch >= 0]
     last_us = events.begin_us[launches].max(initial=-np.inf)
     waits = events.are("sync") & inside & (events.begin_us < last_us)
@@ -117,11 +114,9 @@ class _PerStep:
         self._kernels = np.flatnonzero(inside & trace.events.are("kernel", "collective"))
 
     def ms(self, us: float) -> float:
-        """Return a sum in µs over all steps as a mean in ms for one."""
         return float(us) / 1000 / self._steps
 
     def operators(self) -> tuple[OperatorUse, ...]:
-        """Return operators with their own time, without nested operators and calls."""
         events, names = self._trace.events, self._trace.names
         calls = self._inside & events.are("operator", "runtime", "sync")
         around = innermost(events, calls, calls)
@@ -140,13 +135,11 @@ class _PerStep:
         return tuple(sorted(found, key=lambda one: -one.self_ms))
 
     def annotated_ms(self, matches: Callable[[str], object]) -> float | None:
-        """Return the host's time in annotations whose name matches; None without any."""
         events = self._trace.events
         found = events.are("annotation") & self._trace.named(matches)
         return self.ms(events.duration_us[found & self._inside].sum()) if found.any() else None
 
     def streams(self, begin_us: float, end_us: float) -> list[tuple[StreamUse, Spans]]:
-        """Return each stream's use and its busy spans."""
         events, found = self._trace.events, []
         device = np.flatnonzero(events.are(*ON_DEVICE))
         for lane, of in _groups(device, events.lane):
@@ -161,7 +154,6 @@ class _PerStep:
         return found
 
     def kernels(self) -> tuple[KernelUse, ...]:
-        """Return kernels with the operators and modules that launched them."""
         events, names = self._trace.events, self._trace.names
         operators = events.are("operator")
         operator = self._most(lambda calls: innermost(events, operators, calls))
@@ -182,7 +174,6 @@ class _PerStep:
     def _most(
         self, around_calls: Callable[[NDArray[np.bool_]], NDArray[np.intp]]
     ) -> dict[int, str]:
-        """Return for each kernel name the name around most of its launches; `""` for none."""
         events = self._trace.events
         launch = events.launch[self._kernels]
         are_calls = np.zeros(len(events), np.bool_)
@@ -198,7 +189,6 @@ class _PerStep:
         return {name: self._trace.names[one - 1] if one else "" for name, one in most.items()}
 
     def copies(self) -> tuple[CopyUse, ...]:
-        """Return copies by direction and kind of host memory."""
         events, names = self._trace.events, self._trace.names
         found: dict[tuple[Direction, bool | None], list[NDArray[np.intp]]] = {}
         copies = np.flatnonzero(self._inside & events.are("copy"))
@@ -221,7 +211,6 @@ class _PerStep:
         return tuple(sorted(uses, key=lambda one: -one.ms))
 
     def tensor_core_pct(self) -> float | None:
-        """Return the share of kernel time in kernels with names of tensor-core kernels."""
         events, names = self._trace.events, self._trace.names
         kernels = np.flatnonzero(self._inside & events.are("kernel"))
         total_us = float(events.duration_us[kernels].sum())
@@ -235,7 +224,6 @@ class _PerStep:
 def _groups(
     chosen: NDArray[np.intp], column: NDArray[np.signedinteger]
 ) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """Yield the chosen events grouped by their value in a column."""
     chosen = chosen[np.argsort(column[chosen], kind="stable")]
     values, begins = np.unique(column[chosen], return_index=True)
     if len(chosen):
@@ -245,14 +233,12 @@ def _groups(
 def _gaps_of(
     events: TraceEvents, busy: Spans, begin_us: float, end_us: float
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Return the gaps between two moments in which no stream was busy, each with its cause.
+    """Return the lengths in µs of gaps in which no stream was busy, and indices of `CAUSES`.
 
     This follows the idle time breakdown of Holistic Trace Analysis
     (https://hta.readthedocs.io/en/latest/source/features/idle_time_breakdown.html): a gap has the
     cause that delays the device's next event. There each stream has its gaps; here the device as a
-    whole has them, and waits for another stream and for communication are separate causes.
-
-    The first column has their lengths in µs, the second one their causes as indices of `CAUSES`.
+    whole has them.
 
     `host`: the call that launched the next event ended after the gap began, or nothing follows.
     `communication`: that event, or the one that ended at the gap's begin, is a collective.

@@ -8,16 +8,12 @@ CONVENTION = "2 flops a multiply-add, forward and backward, recomputed again; de
 
 
 def mfu_pct(profiled: Profiled | None) -> float | None:
-    """Return model flops in percent of the measured peak; None if unknown or above the peak.
-
-    The untraced step time is used, if it is known.
-    """
+    """None if unknown or above the peak. The untraced step time is used, if it is known."""
     share_pct = None if profiled is None else _share_pct(profiled)
     return share_pct if share_pct is not None and share_pct <= 100 else None
 
 
 def mfu_text(profiled: Profiled) -> str:
-    """Return the figure with the peak that it is of; `–` with the reason where there is none."""
     share_pct, peak_tflops = _share_pct(profiled), _peak_tflops(profiled)
     if profiled.flops is None:
         return "MFU –: no product was counted"
@@ -34,10 +30,7 @@ def mfu_text(profiled: Profiled) -> str:
 
 
 def mfu_by_phase(profiled: Profiled) -> str:
-    """Return the figures of the phases; empty if there is none.
-
-    The time of a phase is known where the untraced step's is: a trace has other phases.
-    """
+    """Empty unless the untraced step's time is known: a trace has other phases."""
     peak_tflops = _peak_tflops(profiled)
     if profiled.flops is None or not peak_tflops:
         return ""
@@ -55,7 +48,6 @@ def mfu_by_phase(profiled: Profiled) -> str:
 
 
 def flop(gflop: float) -> str:
-    """Return a number of operations."""
     units = ((1e3, "TFLOP"), (1.0, "GFLOP"), (1e-3, "MFLOP"))
     size, unit = next((one for one in units if gflop >= one[0]), units[-1])
     return f"{significant(gflop / size)} {unit}"

@@ -28,7 +28,6 @@ ON_DEVICE: tuple[EventKind, ...] = ("kernel", "copy", "set", "collective")
 
 
 def are(kind: NDArray[np.uint8], *kinds: EventKind) -> NDArray[np.bool_]:
-    """Return a mask of a kind column's entries of these kinds."""
     chosen = np.zeros(len(kind), np.bool_)
     for one in kinds:  # comparing bytes is an order of magnitude faster than looking them up
         chosen |= kind == KINDS.index(one)
@@ -66,15 +65,12 @@ class TraceEvents(msgspec.Struct, frozen=True):
 
     @property
     def end_us(self) -> NDArray[np.float64]:
-        """Since the trace's first event."""
         return self.begin_us + self.duration_us
 
     def are(self, *kinds: EventKind) -> NDArray[np.bool_]:
-        """Return a mask of the events of these kinds."""
         return are(self.kind, *kinds)
 
     def only(self, keep: NDArray[np.bool_]) -> "TraceEvents":
-        """Return the events to keep; launches that are not kept become -1."""
         place = np.where(keep, np.cumsum(keep, dtype=np.int32) - 1, -1).astype(np.int32)
         launch = self.launch[keep]
         return TraceEvents(
@@ -133,5 +129,4 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the file ends early; its events up to there are here."""
 
     def named(self, matches: Callable[[str], object]) -> NDArray[np.bool_]:
-        """Return a mask of the events whose name matches."""
         return np.array([bool(matches(name)) for name in self.names] or [False])[self.events.name]

@@ -30,17 +30,16 @@ _NAMESPACE = re.compile(r"(\(anonymous namespace\)|\w+)::")
 
 
 def uses_tensor_cores(kernel: str) -> bool:
-    """Return whether the kernel's name shows it; compiler-generated names do not."""
+    """Compiler-generated names do not show it."""
     return _TENSOR_CORES.search(kernel) is not None
 
 
 def has_product(operator: str) -> bool:
-    """Return whether a torch operator, named without its namespace, multiplies matrices."""
     return _PRODUCTS.search(operator) is not None and _WITHOUT.search(operator) is None
 
 
 def copied(name: str) -> tuple[Direction, bool | None]:
-    """Return a copy's direction, and whether its host memory is pinned."""
+    """None: the name does not say whether the host memory is pinned."""
     found = _COPY.match(name)
     if found is None:
         return "other", None
@@ -50,7 +49,6 @@ def copied(name: str) -> tuple[Direction, bool | None]:
 
 
 def short(kernel: str) -> str:
-    """Return a kernel's name without return type, arguments and namespaces."""
     name = _NAMESPACE.sub("", kernel.removeprefix("void "))
     depth = 0
     for i, character in enumerate(name):

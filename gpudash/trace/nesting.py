@@ -12,10 +12,6 @@ ROUNDING_US = 0.01
 def innermost(
     events: TraceEvents, containers: NDArray[np.bool_], inner: NDArray[np.bool_]
 ) -> NDArray[np.intp]:
-    """Return the innermost container around each inner event, in order; −1 for none.
-
-    Both are on the same lane. No event contains itself.
-    """
     chosen = np.flatnonzero(containers | inner)
     order = np.lexsort((-events.duration_us[chosen], events.begin_us[chosen], events.lane[chosen]))
     chosen = chosen[order]
@@ -38,10 +34,7 @@ def innermost(
 
 
 def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the innermost module's event around each call, −1 for none.
-
-    A call in a backward pass belongs to the module of its operator in the forward pass.
-    """
+    """Give a call in a backward pass to the module of its operator in the forward pass."""
     events = trace.events
     is_module = trace.named(lambda name: name.startswith(MODULE))
     modules = events.are("python", "annotation") & is_module
@@ -56,7 +49,6 @@ def modules_around(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def _links_in(events: TraceEvents, links: Links, around: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the first link whose backward operator lies in each of these events, −1 for none."""
     found = np.full(len(around), -1, np.intp)
     end_us = events.end_us
     for lane in np.unique(links.backward_lane):
@@ -77,7 +69,6 @@ def _at(
     at_us: NDArray[np.float64],
     lane: NDArray[np.int16],
 ) -> NDArray[np.intp]:
-    """Return the innermost container at each of these moments, −1 for none."""
     chosen = np.flatnonzero(containers)
     none = np.zeros(len(chosen) + len(at_us), np.int64)
     both = TraceEvents(

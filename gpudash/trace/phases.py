@@ -1,8 +1,7 @@
 """Divide the time of a trace by the phases of the training.
 
 A device event belongs to the phase in which the host launched it. Of events that run at once, the
-one of the stream with most kernel time counts, so that a moment has one phase and the phases add up
-to a step. Without a device the host's own phases count.
+one of the stream with most kernel time counts, so that the phases add up to a step.
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,6 @@ Found: TypeAlias = tuple[Phase, Spans]
 
 
 def phases(trace: Trace) -> dict[Phase, Spans]:
-    """Return the time of each phase that there is; no two have a moment in common."""
     events, length_us = trace.events, float(trace.events.end_us.max(initial=0.0))
     loads = events.are("annotation") & trace.named(lambda name: name.startswith(LOADER))
     waits = union(events.begin_us[loads], events.end_us[loads])
@@ -48,7 +46,6 @@ def phases(trace: Trace) -> dict[Phase, Spans]:
 
 
 def _on_device(trace: Trace) -> Iterator[Found]:
-    """Yield what each stream does by phase, the stream with most kernel time first."""
     events = trace.events
     copies, collectives = events.are("copy", "set"), events.are("collective")
     of_launch = _of_calls(trace)
@@ -63,7 +60,6 @@ def _on_device(trace: Trace) -> Iterator[Found]:
 
 
 def _of_calls(trace: Trace) -> NDArray[np.intp]:
-    """Return for each host event the index of the phase in which it began."""
     events = trace.events
     calls = np.zeros(len(events), np.bool_)
     calls[events.launch[events.launch >= 0]] = True
@@ -83,10 +79,7 @@ def _on_host(trace: Trace, waits: Spans) -> Iterator[Found]:
 
 
 def _containers(trace: Trace) -> Iterator[tuple[Phase, Mask]]:
-    """Yield the host's events that enclose each phase; of two around a call the later one counts.
-
-    A module of which no operator has its part in a backward pass is frozen.
-    """
+    """Of two around a call the later one counts. A module in no backward pass is frozen."""
     events = trace.events
 
     def named(*prefixes: str) -> Mask:
@@ -114,7 +107,6 @@ def _containers(trace: Trace) -> Iterator[tuple[Phase, Mask]]:
 
 
 def _key(lane: NDArray[np.int16], at_us: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return a number for each thread and moment, for which 10 ns are one moment."""
     return np.rint(at_us * 100).astype(np.int64) << 15 | lane
 
 

@@ -1,8 +1,4 @@
-"""Read a Chrome trace of torch.profiler into columns, without holding its whole text.
-
-The file is decoded in pieces that end between two events and are completed to documents. If its
-layout has no such places, it is decoded at once.
-"""
+"""Read a Chrome trace of torch.profiler into columns, in pieces that end between two events."""
 
 import re
 import zlib
@@ -132,7 +128,7 @@ class EventColumns:
         self._is_trace = self._is_cut = False
 
     def add(self, document: TraceDocument | None) -> None:
-        """Add a piece of the file; None marks a file that ends early."""
+        """None marks a file that ends early."""
         if document is None:
             self._is_cut = True
             return
@@ -166,7 +162,7 @@ class EventColumns:
             self._columns[column].append(np.fromiter(values, dtype, len(kept)))
 
     def trace(self, name: str) -> Trace:
-        """Return the whole trace. Raises NoTraceError."""
+        """May raise NoTraceError."""
         if not self._is_trace:
             raise NoTraceError("it has no traceEvents")
         if not self._whats:
@@ -212,7 +208,6 @@ class EventColumns:
         )
 
     def _lanes(self, places: Iterable[Place], streams: Collection[Place]) -> dict[Place, TraceLane]:
-        """Return threads, the main thread first, then streams."""
         found = []
         devices = {pid for pid, _ in streams}
         for pid, tid in places:
@@ -245,14 +240,12 @@ class EventColumns:
 
 
 def _kind(category: str, name: str) -> int:
-    """Return a kind as an index into KINDS."""
     kind = CATEGORIES[category]
     other, names = BY_NAME.get(kind, (kind, None))
     return KINDS.index(other if names is not None and names.match(name) else kind)
 
 
 def _launches(kind: NDArray[np.uint8], correlation: NDArray[np.int64]) -> NDArray[np.int32]:
-    """Return each device event's call with the same correlation; -1 for all other events."""
     found = np.full(len(kind), -1, np.int32)
     calls = np.flatnonzero(are(kind, "runtime", "sync") & (correlation > 0))
     launched = np.flatnonzero(are(kind, *ON_DEVICE) & (correlation > 0))
@@ -272,7 +265,6 @@ def _drawn_besides(events: TraceEvents) -> Iterator[TraceLane]:
 
 
 def _steps(events: TraceEvents, names: tuple[str, ...]) -> tuple[TraceStep, ...]:
-    """Return the annotated steps; the last one ends when the device has finished."""
     number_of = {i: int(found[1]) for i, one in enumerate(names) if (found := STEP.fullmatch(one))}
     annotated = events.are("annotation") & np.isin(events.name, list(number_of))
     end_us = events.end_us
@@ -293,12 +285,12 @@ def _steps(events: TraceEvents, names: tuple[str, ...]) -> tuple[TraceStep, ...]
 
 
 def consistent(events: TraceEvents, until_us: float = np.inf) -> TraceEvents:
-    """Return the events without those that contradict themselves or others.
+    """Leave out events that contradict themselves or others.
 
-    No duration is negative. No device event begins before its launch or before the host's first
-    event, or ends after the recording. No event of a stream ends before one that was launched into
-    it earlier. Kernels of a stream may overlap: a kernel may begin while the one before it drains
-    (programmatic dependent launch), and branches of a replayed graph run side by side.
+    No device event begins before its launch or the host's first event, or ends after the recording.
+    No event of a stream ends before one that was launched into it earlier. Kernels of a stream may
+    overlap: a kernel may begin while the one before it drains (programmatic dependent launch), and
+    branches of a replayed graph run side by side.
     """
     keep = events.duration_us >= 0
     device = np.flatnonzero(events.are(*ON_DEVICE))
@@ -316,7 +308,6 @@ def consistent(events: TraceEvents, until_us: float = np.inf) -> TraceEvents:
 
 
 def _overtaking(events: TraceEvents, device: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return events of a stream that end before an earlier one with another launch."""
     found = []
     for lane in np.flatnonzero(np.bincount(events.lane[device])):
         here = device[events.lane[device] == lane]
@@ -342,10 +333,7 @@ _decode = msgspec.json.Decoder(TraceDocument).decode
 
 
 def read(path: Path) -> Trace:
-    """Return the trace in a `.json` or `.json.gz`; a file that ends early is read up to there.
-
-    Raises UsageError, in one line.
-    """
+    """Read `.json` or `.json.gz`, as far as it goes if it ends early. Raises UsageError."""
     shown = plain(str(path))
     try:
         try:
@@ -363,7 +351,6 @@ def read(path: Path) -> Trace:
 
 
 def _inside(sentence: str) -> str:
-    """Return a sentence in the form it has after a colon."""
     begin = sentence[:2]
     return plain((begin.lower() if begin.istitle() else begin) + sentence[2:])
 
@@ -388,7 +375,7 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _pieces(data: Iterator[bytes]) -> Iterator[TraceDocument | None]:
-    """Yield the file as documents of less than a megabyte, and a final None if it ends early."""
+    """Yield documents of less than a megabyte, and a final None if the file ends early."""
     opening, rest = b"", bytearray()
     for piece in data:
         if border := _last_border(piece):

@@ -15,24 +15,20 @@ class Spans(msgspec.Struct, frozen=True):
 
     @property
     def total_us(self) -> float:
-        """Sum of all spans."""
         return float((self.end_us - self.begin_us).sum())
 
     def within(self, begin_us: float, end_us: float) -> "Spans":
-        """Return the spans clipped to the time between two moments."""
         begin = np.clip(self.begin_us, begin_us, end_us)
         end = np.clip(self.end_us, begin_us, end_us)
         return Spans(begin[end > begin], end[end > begin])
 
     def between(self, begin_us: float, end_us: float) -> "Spans":
-        """Return the free spans between two moments; all spans must lie there."""
         begin = np.concatenate(([begin_us], self.end_us))
         end = np.concatenate((self.begin_us, [end_us]))
         return Spans(begin[end > begin], end[end > begin])
 
 
 def union(begin_us: NDArray[np.float64], end_us: NDArray[np.float64]) -> Spans:
-    """Return the spans in which at least one event was busy."""
     order = np.argsort(begin_us, kind="stable")
     begin_us, end_us = begin_us[order], np.maximum.accumulate(end_us[order])
     is_first = np.ones(len(order), np.bool_)
@@ -47,7 +43,7 @@ def ends_last(end_us: NDArray[np.float64]) -> NDArray[np.intp]:
 
 
 def overlap(all_spans: Sequence[Spans]) -> Spans:
-    """Return the spans in which two or more were busy, including those of length 0."""
+    """Include spans of length 0."""
     begins = np.concatenate([spans.begin_us for spans in all_spans])
     ends = np.concatenate([spans.end_us for spans in all_spans])
     at_us = np.concatenate((begins, ends))

@@ -1,7 +1,4 @@
-"""Define the summary of a trace. Times are means for one step, in milliseconds.
-
-The records load no numpy, because every screen imports them, even without a trace.
-"""
+"""Define the summary of a trace, without numpy. Times are means for one step, in milliseconds."""
 
 from typing import Literal, TypeAlias, get_args
 
@@ -157,7 +154,6 @@ class KernelChange(msgspec.Struct, frozen=True):
 
     @property
     def change_ms(self) -> float:
-        """Change in device time of a step."""
         return (self.after.ms if self.after else 0.0) - (self.before.ms if self.before else 0.0)
 
 
@@ -170,7 +166,6 @@ class ProfileComparison(msgspec.Struct, frozen=True):
 
 
 def compare(before: Summary, after: Summary) -> ProfileComparison:
-    """Return what changed from one summary to another."""
     olds, news = ({one.name: one for one in summary.kernels} for summary in (before, after))
     changes = [
         KernelChange(name, olds.get(name), news.get(name)) for name in dict.fromkeys([*olds, *news])

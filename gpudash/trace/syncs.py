@@ -1,9 +1,8 @@
 """Find the lines that made the host wait for the device, and for how long.
 
-The training process noted calls by line, and the trace has the host's waits. A call was noted just
-after its operator had returned. So its wait lies in the last operator that began before, on the
-same thread. A backward pass may run on another thread, and torch reports its waits at the end: they
-lie in the remaining operators of autograd.
+The training process noted a call just after its operator had returned. So its wait lies in the last
+operator that began before, on the same thread. A backward pass may run on another thread, and torch
+reports its waits at the end: they lie in the remaining operators of autograd.
 """
 
 import math
@@ -34,10 +33,7 @@ NOTED_WITHIN_US = 10_000.0
 
 
 def syncs(trace: Trace) -> tuple[SyncUse, ...]:
-    """Return the lines that made the host wait within the traced steps, the longest wait first.
-
-    Every waiting event is in exactly one of them, and so is every noted call.
-    """
+    """Return the longest wait first; every waiting event and every noted call is in exactly one."""
     waits = _waits(trace)
     operators = _outermost(trace, OPERATOR, waits)
     groups, group_of = np.unique(np.where(operators >= 0, operators, waits), return_inverse=True)
@@ -68,7 +64,6 @@ def _place(call: SyncCall) -> tuple[str, int, str, str]:
 
 
 def _waits(trace: Trace) -> Indices:
-    """Return the events on the host, within the steps, that waited for the device."""
     events = trace.events
     is_wait = events.are("sync")
     is_staged = events.are("copy") & trace.named(STAGED.fullmatch) & (events.launch >= 0)
@@ -80,7 +75,6 @@ def _waits(trace: Trace) -> Indices:
 
 
 def _noted(trace: Trace) -> Noted:
-    """Return the calls within the steps, and those whose time is unknown."""
     calls = trace.profiled.syncs if trace.profiled else ()
     timed = sorted(((_at_us(trace, call), call) for call in calls), key=lambda one: one[0])
     inside = _step_of(trace, np.array([at_us for at_us, _ in timed])) >= 0
@@ -94,7 +88,6 @@ def _at_us(trace: Trace, call: SyncCall) -> float:
 
 
 def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
-    """Return the call of each group of waits; a group is named by the operator around it."""
     events = trace.events
     begins_us, ends_us = events.begin_us, events.end_us
     of_thread = {
@@ -124,7 +117,6 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
 
 
 def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
-    """Return the index of the step at each moment, −1 outside; without steps, 0 everywhere."""
     if not trace.steps:
         return np.zeros(len(at_us), np.int64)
     begins = np.array([step.begin_us for step in trace.steps])
@@ -134,7 +126,6 @@ def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
 
 
 def _outermost(trace: Trace, name: re.Pattern[str], inner: Indices) -> Indices:
-    """Return the outermost operator with a matching name around each inner event; −1 for none."""
     events = trace.events
     ends_us = events.end_us
     is_operator = events.are("operator") & trace.named(name.fullmatch)

@@ -84,7 +84,6 @@ class Section(msgspec.Struct, frozen=True):
     """What a full bar stands for; None: the longest one."""
 
     def cut(self, most: int) -> "Section":
-        """Return the block with at most so many rows; the last one then counts the others."""
         if not self.is_list or len(self.rows) <= most or most < 1:
             return self
         left = self.rows[most - 1 :]
@@ -95,7 +94,6 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def blocks(summary: Summary) -> tuple[Section, ...]:
-    """Return a summary as blocks, without those that have no row."""
     step_ms = summary.step_ms
     mean = f"one step, mean of {summary.steps:,}" if summary.steps != 1 else "one step"
     found = (
@@ -111,7 +109,6 @@ def blocks(summary: Summary) -> tuple[Section, ...]:
 
 
 def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
-    """Return a summary as lines; a block has the `most` longest rows."""
     steps = f"{summary.steps:,} step{'s' * (summary.steps != 1)} traced"
     lines = [f"{steps}{f' on {summary.device}' if summary.device else ''}; all values are means"]
     for block in blocks(summary):
@@ -120,7 +117,6 @@ def summary_lines(summary: Summary, most: int = MOST) -> list[str]:
 
 
 def _lines(row: Figure) -> list[str]:
-    """Return a row as a line, and a sentence as many as it needs."""
     if not row.value:
         return wrap(row.what, WIDTH, initial_indent="  ", subsequent_indent="    ")
     what = clip(row.what, LABEL - 1)
@@ -159,7 +155,6 @@ def _kernel(one: KernelUse) -> Figure:
 
 
 def _operator(name: str) -> str:
-    """Return an operator's name without torch's namespaces."""
     return plain(name.removeprefix("aten::").replace(EVALUATE, "autograd: "))
 
 
@@ -292,7 +287,6 @@ def _count(count: float) -> str:
 
 
 def comparison_lines(comparison: ProfileComparison, most: int = MOST) -> list[str]:
-    """Return a comparison as lines."""
     lines = [f"{'':{LABEL}}{'before':>10}{'after':>10}{'change':>10}"]
     known = (one for one in comparison.totals if (one.before, one.after) != (None, None))
     lines += map(_total, known)

@@ -1,24 +1,16 @@
-"""Lets all ranks of a training decide the same at the border of the same step, through their store.
+"""Lets all ranks of a training decide the same at the border of the same step, by their store.
 
-It uses no collective. If a rank does not come, the others wait for their patience once and do not
-hang. It is safe under these conditions:
+A rank waits only between two steps, with nothing of the next one begun. If it waited a step
+earlier, it would hold up the collective in which another rank finishes that step. So the command
+carries the number of the step. A rank that gets it later refuses. So does one that runs out of
+patience.
 
-- A rank waits only between two steps, with nothing of the next one begun. So it holds back no part
-  of a step that another rank waits for, except the step after the border.
-- All ranks wait at the border of the same step. A rank that waited one step earlier would hold up
-  the collective in which another rank finishes that step. Therefore the command carries the number
-  of the step.
-- A rank that gets the command after that step does not wait. It refuses and goes on.
-- A rank that runs out of patience refuses too.
-- The decision is one key that is written once. The last rank to come writes "go". A rank that
-  refuses or runs out of patience writes "no". A rank that is second reads what the first one wrote.
-  So all ranks do the same, however late they read it.
-- Rank 0 deletes the keys of a decision after a later decision was "go": then all ranks have passed
-  the earlier one. A rank that still comes to it had not come before, so the decision was "no". It
-  is "no" again.
+The decision is one key that is written once: "go" by the last rank to come, "no" by one that
+refuses. Rank 0 deletes the keys of a decision after a later decision was "go": then all ranks have
+passed the earlier one. A rank that still comes to it had not come before, so the decision was "no".
+It is "no" again.
 
-All calls of the store are short. `Store.wait` would hold a lock that the watchdog of NCCL needs
-too.
+All calls of the store are short. `Store.wait` would hold a lock that NCCL's watchdog needs too.
 """
 
 import time
@@ -71,10 +63,9 @@ class Agreement:
     def decide(
         self, topic: str, refusal: str | None, payload: str = "", *, is_late: bool = False
     ) -> Decision:
-        """Return what is decided. Wait for the other ranks, unless this one refuses.
+        """Wait for the other ranks, unless this one refuses.
 
-        A topic is decided once. All ranks use the same name, and come to it at the same step, or
-        refuse it because it `is_late`.
+        A topic is decided once. All ranks come to it at the same step, or refuse it as `is_late`.
         """
         store = self._keys(topic)
         try:
@@ -94,10 +85,7 @@ class Agreement:
         return PrefixStore(f"gpudash/{topic}", self._store)
 
     def _tidy(self, topic: str, *, all_have_come: bool) -> None:
-        """Delete the keys of decisions that all ranks have passed.
-
-        Decisions that rank 0 refused at once are kept, as other ranks may still come to them.
-        """
+        """Keep decisions that rank 0 refused at once: other ranks may still come to them."""
         done = self._undeleted if all_have_come else []
         self._undeleted = [topic] if all_have_come else [*self._undeleted, topic]
         groups = [f"group {number}" for number in range(self._groups)]
@@ -134,7 +122,6 @@ class Agreement:
         return (1 << min(GROUP, self._world_size - group * GROUP)) - 1
 
     def _missing(self, store: Store) -> str:
-        """Return a clause that names the ranks that have not come."""
         missing = []
         for first in range(0, self._world_size, GROUP):
             come = store.add(f"group {first // GROUP}", 0)

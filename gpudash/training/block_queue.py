@@ -27,18 +27,15 @@ class BlockQueue:
 
     @property
     def running(self) -> bool:
-        """Whether blocks are being run."""
         return self.run is not None
 
     def begins(self, command: Blocks) -> bool:
-        """Return whether the command begins a run, maybe in place of the one in progress."""
         return len(command.blocks) > 0 and command.run > self._newest_run
 
     def take_in(self, command: Blocks, settings: Settings) -> bool:
-        """Take the run's blocks that are still waiting; `settings` are the active ones.
+        """Return False, and change nothing, if the run has ended or must not begin.
 
-        A command without blocks also ends the block in progress. Return False, and change nothing,
-        if the run has ended or must not begin.
+        A command without blocks also ends the block in progress.
         """
         if not self.running and self.begins(command):
             self.run = self._newest_run = command.run
@@ -53,17 +50,15 @@ class BlockQueue:
         return True
 
     def take(self) -> Block | None:
-        """Begin the next block and return it; None if there is none."""
         self.current = self._waiting.popleft() if self._waiting else None
         if self.current is not None:
             self._newest = self.current.number
         return self.current
 
     def entered(self, step: int, warmup_steps: int, burst_steps: int = 1) -> None:
-        """Note that the block in progress begins after `step`.
+        """Measure only whole bursts, two or more, if batches arrive `burst_steps` at a time.
 
-        If batches arrive `burst_steps` at a time, only whole bursts are measured, two or more. A
-        new loader's bursts always begin in the same way, so a partial one would be wrong by the
+        A new loader's bursts always begin in the same way, so a partial one would be wrong by the
         same amount each time.
         """
         self._from_step = step + warmup_steps
@@ -71,10 +66,10 @@ class BlockQueue:
         self._burst_steps = burst_steps
 
     def is_over(self, step: int, now_s: float) -> bool:
-        """Return whether the block in progress has lasted long enough; True without one.
+        """Return True without a block. `step` is the last one if the block is over now.
 
-        `step` is the last one if the block is over now. One step more than requested is run. The
-        last one is not measured, because on two streams no batch is prepared during it.
+        One step more than requested is run. The last one is not measured, because on two streams
+        no batch is prepared during it.
         """
         if self.current is None:
             return True
@@ -89,12 +84,11 @@ class BlockQueue:
         )
 
     def pace_s(self, step: int, now_s: float) -> float | None:
-        """Return the seconds a step of the block in progress takes; None during warm-up."""
+        """Return the seconds a step takes; None during warm-up."""
         steps, seconds = step - self._from_step, now_s - self._from_s
         return seconds / steps if steps > 0 and seconds > 0 else None
 
     def steps_left(self, step: int, now_s: float, step_s: float) -> int:
-        """Return how many more steps the block in progress needs at this pace."""
         if self.current is None:
             return 1
         warm_step = max(step, self._from_step)
@@ -106,12 +100,10 @@ class BlockQueue:
         return max(1, self._from_step + 1 + whole - step)
 
     def _least(self, block: Block) -> int:
-        """Return the least number of measured steps."""
         burst = self._burst_steps
         return max(block.min_steps, 2 * burst if burst > 1 else 1)
 
     def end(self, at_s: float, why: str) -> BlocksEnded:
-        """End the run in progress; return the event that reports it."""
         assert self.run is not None
         ended = BlocksEnded(at_s=at_s, answers=self._answers, run=self.run, why=why)
         self.run = self.current = None

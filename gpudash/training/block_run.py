@@ -31,7 +31,7 @@ class BlockRun:
         self._replies = replies
 
     def take(self, command: Blocks) -> bool:
-        """Take these blocks; return False if a switch has to come first."""
+        """Return False if a switch has to come first."""
         run = self._blocks.run
         if run is not None and self._blocks.begins(command):
             self.leave("other blocks began")
@@ -44,16 +44,13 @@ class BlockRun:
         return True
 
     def may_end_block(self) -> bool:
-        """Return whether the block in progress is over; of several ranks, whether they decide."""
+        """Return whether the block is over; of several ranks, whether they decide."""
         training = self._training
         is_over = self._blocks.is_over(training.taken, time.monotonic())
         return training.taken >= self._decisions.block_at if training.is_shared else is_over
 
     def turn(self, why_over: str | None) -> None:
-        """Go to the next block once the one in progress has lasted long enough.
-
-        `why_over` is why this rank ends the run; None: it does not.
-        """
+        """End the run if this rank has a reason: `why_over`."""
         blocks, training = self._blocks, self._training
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.taken, began_s)
@@ -82,7 +79,6 @@ class BlockRun:
             self._enter(instruction.begin, began_s)
 
     def leave(self, why: str) -> None:
-        """Go back to the settings from before the blocks."""
         self._blocks.current = None
         began_s, decision = time.monotonic(), f"{self._decisions.block_topic}.back"
         self._switching.switch(
@@ -96,12 +92,11 @@ class BlockRun:
         )
 
     def changes_back(self) -> Settings:
-        """Return the changes back to the settings from before the blocks; empty without blocks."""
+        """Return no changes if no blocks run."""
         running, settings = self._blocks.running, self._training.levers.settings
         return difference(settings, self._blocks.baseline) if running else {}
 
     def _enter(self, block: Block, began_s: float) -> None:
-        """Begin the block on all ranks."""
         levers, decision = self._training.levers, f"{self._decisions.block_topic}.begin"
         try:
             wanted = levers.resolve(self._blocks.baseline | block.changes)

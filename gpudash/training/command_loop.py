@@ -1,10 +1,7 @@
-"""Obeys one dashboard: pauses, levers, blocks, profiles, stops. Each command gets one answer.
+"""Obeys one dashboard in turns between two steps. Each command gets one answer.
 
-It works in turns between two steps: the training goes on when `turn` returns. A change that needs
-a rehearsal waits for a step with a call of the model. Later commands wait behind it.
-
-With several ranks, what is asked of all waits for the step that the command names. The ranks agree
-on every switch, so no rank keeps a setting that another one refused.
+A change that needs a rehearsal waits for a step with a call of the model. Later commands wait
+behind it. Ranks agree on every switch, so none keeps a setting that another one refused.
 """
 
 import time
@@ -51,13 +48,11 @@ class DashboardLine(Protocol):
     """Whether the dashboard is gone."""
 
     def send(self, event: Event) -> None:
-        """Send the event, without waiting for the reader."""
+        """Do not wait for the reader."""
 
-    def read(self) -> list[Told]:
-        """Return what has arrived."""
+    def read(self) -> list[Told]: ...
 
-    def wait(self, timeout_s: float) -> object:
-        """Sleep until a command has arrived, or until the timeout."""
+    def wait(self, timeout_s: float) -> object: ...
 
 
 class CommandLoop:
@@ -96,21 +91,18 @@ class CommandLoop:
 
     @property
     def paused(self) -> bool:
-        """Whether the next step must wait."""
         return self._paused
 
     @property
     def is_tracing(self) -> bool:
-        """Whether a profile is in progress."""
         return self._profiling.tracing is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the dashboard has gone and nothing of it is in progress."""
         return self._has_left and not self.is_busy
 
     def read(self) -> None:
-        """Read the commands that have arrived; end a profile that has lasted too long."""
+        """End also a profile that has lasted too long."""
         self._receive()
         self._profiling.end_overdue()
         self._note_work()
@@ -128,7 +120,6 @@ class CommandLoop:
         self._line.wait(REPORT_EVERY_S)
 
     def turn(self) -> None:
-        """Do everything due between two steps."""
         if self._is_in_block and not self._may_end_block() and not self._line.gone:
             return
         self._turn()
@@ -165,11 +156,9 @@ class CommandLoop:
         self._switching.notice(before)
 
     def ran_out(self, asked_bytes: int) -> None:
-        """Note that a request for device memory fails."""
         self._history.ran_out(asked_bytes)
 
     def recover(self, refusal: Refusal, began_s: float) -> None:
-        """Go back to settings that worked, because a step has failed with these."""
         self._profiling.drop("the training ran out of memory")
         self._switching.recover(refusal, began_s)
         self._note_work()
@@ -190,7 +179,7 @@ class CommandLoop:
         self._switching.begin_block()
 
     def finish(self, why: str) -> tuple[int, ...]:
-        """End the blocks; return the ids of the commands that have no answer yet."""
+        """Return the ids of the commands that have no answer yet."""
         if self._blocks.running:
             self._replies.end_blocks(why)
         self._history.stop(why)
@@ -198,7 +187,7 @@ class CommandLoop:
         return (*self.stops, *(command.id for command in self._inbox))
 
     def dismiss(self, why: str) -> None:
-        """Answer all open commands: measuring ends, and nothing more will be obeyed."""
+        """Answer all open commands: nothing more will be obeyed."""
         commands = [*self._inbox]
         waiting = self._switching.waiting
         if waiting is not None and waiting.command is not None:
@@ -223,7 +212,6 @@ class CommandLoop:
         self._note_work()
 
     def _leave(self) -> None:
-        """Undo what serves only the dashboard, because it has gone."""
         self._has_left = True
         self._wandb.close()
         self._history.stop(GONE)
@@ -239,7 +227,7 @@ class CommandLoop:
             self._run.leave(GONE)
 
     def _release_ranks(self, commands: Iterable[AnyCommand], why: str) -> None:
-        """Refuse the ranks' decisions on these commands, so that no rank waits for this one."""
+        """Refuse these commands for all ranks, so that none waits for this one."""
         if self._training.is_shared:
             for command in commands:
                 if self._decisions.is_for_all(command):
@@ -250,11 +238,7 @@ class CommandLoop:
     # ── commands ────────────────────────────────────────────────────────────────────────
 
     def _obey_all(self) -> None:
-        """Obey the commands in order of arrival.
-
-        During a profile none is obeyed. While a change waits, only pauses are. A command for all
-        ranks holds up later ones until its step.
-        """
+        """Obey no command during a profile, and only pauses while a change waits."""
         is_held_up = False
         for command in list(self._inbox):
             is_free = self._switching.waiting is None and not self._rehearsing.waits
@@ -269,7 +253,7 @@ class CommandLoop:
                 is_held_up = isinstance(command, Profile)  # a Resume may be what it waits for
 
     def _obey(self, command: AnyCommand) -> bool:
-        """Obey a command; return False if something else has to come first."""
+        """Return False if something else has to come first."""
         why_not = self._training.why_not(command)
         if why_not is not None:
             self._replies.refuse(why_not, command)
@@ -354,7 +338,6 @@ class CommandLoop:
             self._history.ask(command, self._training.step)
 
     def _why_not_beside(self) -> str | None:
-        """Return why the present steps are no usual ones; None if they are."""
         if self.paused:
             return "the training is paused"
         return "an A/B is running" if self._blocks.running else None
@@ -362,7 +345,7 @@ class CommandLoop:
     def _decide(
         self, command: AnyCommand, refusal: str | None = None, *, is_late: bool = False
     ) -> bool:
-        """Return whether all ranks obey the command; if not, answer it."""
+        """Answer the command if not all ranks obey it."""
         decided = self._training.decide(topic(command), refusal, is_late=is_late)
         if decided.is_late:
             self._line.send(TooLate(answers=(command.id,)))

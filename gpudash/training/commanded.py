@@ -35,7 +35,7 @@ class Replies:
         kind: RefusalKind = "bad_setting",
         failed: Settings | None = None,
     ) -> None:
-        """Refuse a command; without one, refuse what the block in progress or a step asked for."""
+        """Refuse what the block in progress or a step asked for, if there is no command."""
         block = self._blocks.current
         if isinstance(command, Blocks):
             now_s, answers = time.monotonic(), (command.id,)
@@ -74,31 +74,29 @@ class Levers(Protocol):
     """The levers of a training. They are moved on the thread that trains, between two steps."""
 
     @property
-    def settings(self) -> Settings:
-        """The active values."""
+    def settings(self) -> Settings: ...
 
     @property
     def warmup_steps(self) -> int:
-        """Warm-up steps after the newest `begins`, or after the start."""
+        """They follow the newest `begins`, or the start."""
 
     @property
     def burst_steps(self) -> int:
-        """Batches that arrive at a time after the newest `enter`."""
+        """So many batches arrive at a time after the newest `enter`."""
 
     def resolve(self, changes: Settings) -> Settings:
         """Return all settings after these changes. Raises Refusal."""
 
     def needs_call(self, wanted: Settings) -> bool:
-        """Return whether the settings must be rehearsed on a training call of the roots."""
+        """Return whether they must be rehearsed on a training call of the roots."""
 
     def enter(self, wanted: Settings) -> None:
         """Make the settings active. Raises Refusal; then call `CommandedTraining.put_back`."""
 
     def begins(self, *, in_blocks: bool, anew: bool) -> None:
-        """Note that what is measured begins after the present step.
+        """Count no batches that are there already, or, if `anew`, that are being made.
 
-        Batches that are there already do not count, if `anew` nor those that are being made. What
-        is kept for a later block is freed unless blocks go on.
+        What is kept for a later block is freed unless blocks go on.
         """
 
     def restore(self) -> None:
@@ -106,7 +104,6 @@ class Levers(Protocol):
 
 
 def phrase(settings: Settings) -> str:
-    """Return the settings as `name=value`, separated by commas."""
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
@@ -148,49 +145,42 @@ class CommandedTraining(ABC):
 
     @property
     @abstractmethod
-    def device(self) -> torch.device:
-        """Where it computes."""
+    def device(self) -> torch.device: ...
 
     @property
     @abstractmethod
-    def world_size(self) -> int:
-        """How many processes train together."""
+    def world_size(self) -> int: ...
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes train with this one."""
         return self.world_size > 1
 
     @property
     def speaks(self) -> bool:
-        """Whether this process decides for all that train together."""
         return not self.is_shared or rank() == 0
 
     @property
     @abstractmethod
     def precision(self) -> str:
-        """The precision of matrix products, as `Peak` names it; empty if not known."""
+        """That of matrix products, as `Peak` names it; empty if not known."""
 
     @property
     def is_compiled(self) -> bool | None:
-        """Whether a step's operators cannot be counted; None: if anything was ever compiled."""
+        """A step's operators cannot be counted then; None: if anything was ever compiled."""
         return None
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Remarks on the settings."""
         return ()
 
     @abstractmethod
-    def owned(self) -> tuple[Iterable[nn.Module], Iterable[Optimizer]]:
-        """Return the modules and the optimizers."""
+    def owned(self) -> tuple[Iterable[nn.Module], Iterable[Optimizer]]: ...
 
     def why_not(self, command: AnyCommand) -> str | None:  # noqa: ARG002  # for those that refuse
         """Return why a command of this kind is never obeyed here; None: it is."""
         return None
 
     def why_not_slow(self, slow: Slow) -> str | None:
-        """Return why this process cannot slow a part of its steps; None if it can."""
         return self.slowing.why_not(slow)
 
     def check_slow(self, slow: Slow | None) -> None:
@@ -206,18 +196,13 @@ class CommandedTraining(ABC):
 
     @abstractmethod
     def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
-        """Have these called at each mark and new name of a phase, from the next step on.
-
-        `call` gets the phase that begins, `renames` what the one in progress was all along. None:
-        nothing is called.
-        """
+        """Have `call` get each phase that begins, `renames` what the present one was all along."""
 
     # ── its steps ───────────────────────────────────────────────────────────────────────
 
     @property
     @abstractmethod
-    def step(self) -> int:
-        """The newest step that is trained."""
+    def step(self) -> int: ...
 
     @property
     def taken(self) -> int:
@@ -226,7 +211,7 @@ class CommandedTraining(ABC):
 
     @property
     def is_filled(self) -> bool:
-        """Whether the next step does all that a step does."""
+        """The next step does all that a step does."""
         return True
 
     @abstractmethod
@@ -234,8 +219,7 @@ class CommandedTraining(ABC):
         """Start the next step's time at its begin, not at the end of the step before."""
 
     @abstractmethod
-    def watch(self) -> None:
-        """Measure from the next step on."""
+    def watch(self) -> None: ...
 
     @abstractmethod
     def unwatch(self) -> None:
@@ -245,58 +229,46 @@ class CommandedTraining(ABC):
         """Measure each of the next steps in full, however short."""
 
     def keep_calls(self, *, keep: bool) -> None:  # noqa: B027  # most do nothing then
-        """Keep the newest training calls for a rehearsal, or release them."""
+        ...
 
     def why_no_rehearsal(self) -> str | None:
-        """Return why levers cannot be timed now; None if they can."""
         return "its levers are rehearsed by training with them"
 
     def timings(self) -> tuple[Timing, ...]:
-        """Return what forward and backward pass take with each lever's values."""
         return ()
 
     def come_to(self, step: int) -> None:  # noqa: B027  # most do nothing then
         """Have a border after this step, ready for a decision there; 0: no such step."""
 
     @abstractmethod
-    def synchronize(self) -> None:
-        """Wait until the device has finished everything enqueued."""
+    def synchronize(self) -> None: ...
 
     def settle(self) -> None:
         """Finish everything begun: nothing is prepared ahead, and the device is idle."""
         self.synchronize()
 
     def samples_of(self, steps: int) -> int | None:  # noqa: ARG002  # for those that know
-        """Return the samples of so many steps with the present settings; None: not known."""
         return None
 
     def profiled(self) -> None:  # noqa: B027  # most do nothing then
-        """Note that a profile is over, which took time and memory of its own."""
+        ...
 
     # ── its settings ────────────────────────────────────────────────────────────────────
 
     @property
     def settings(self) -> Settings:
-        """The levers' values, without those that are not known."""
         return dict(self.levers.settings)
 
     def begin_segment(self) -> None:
-        """Note that other settings apply from the next step on."""
         self.segment += 1
         self.interrupt()
 
     def enter(self, wanted: Settings, *, stays: bool) -> None:  # noqa: ARG002  # for those that care
-        """Make the settings active. Raises Refusal; then call `put_back`.
-
-        `stays` is false for a block, which other settings follow soon.
-        """
+        """Make the settings active. Raises Refusal; then call `put_back`."""
         self.levers.enter(wanted)
 
     def put_back(self, before: Settings, refusal: Refusal, *, entered: bool) -> Return | None:  # noqa: ARG002  # for a Return
-        """Undo what `enter` did: it was refused, here or, if it `entered` here, on another rank.
-
-        Return None if all is as it was.
-        """
+        """Return None if all is as it was. `entered`: another rank refused, not this one."""
         if entered:
             try:
                 self.levers.enter(before)
@@ -310,7 +282,7 @@ class CommandedTraining(ABC):
     def decide(
         self, topic: str, refusal: str | None = None, payload: str = "", *, is_late: bool = False
     ) -> Decision:
-        """Return the decision of all ranks, or this process's own if it trains alone."""
+        """Decide alone if this process trains alone."""
         if not self.is_shared:
             return Decision(refusal, payload)
         store = process_store()
@@ -325,14 +297,13 @@ class CommandedTraining(ABC):
 
 
 def process_store() -> Any:
-    """Return the store that the process group was made with; None: no process group."""
     if not torch.distributed.is_initialized():
         return None
     return torch.distributed.distributed_c10d._get_default_store()  # noqa: SLF001  # no public name
 
 
 def rank() -> int:
-    """Return the rank of this process; 0 if it trains alone."""
+    """Return 0 if this process trains alone."""
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank()

@@ -1,8 +1,7 @@
 """At which steps all ranks of a training decide together, and what rank 0 tells them there.
 
-A command for all ranks carries the number of the step after which they obey it. Blocks need no
-message between ranks. When a block begins, rank 0 names the step at which they decide next. At that
-step rank 0 says whether the block has lasted long enough. It plans by the block's pace so far.
+Blocks need no message between ranks: at each decision rank 0 names the step of the next one, by the
+block's pace so far. Other commands carry the step after which they are obeyed.
 """
 
 import math
@@ -33,12 +32,10 @@ class Instruction(Struct, frozen=True, omit_defaults=True):
     """The block goes on, and the ranks decide again after this step."""
 
     def encode(self) -> str:
-        """Return it as JSON."""
         return encode(self).decode()
 
     @classmethod
     def decode(cls, text: str) -> "Instruction":
-        """Return the instruction that `encode` wrote."""
         return Decoder(cls).decode(text)
 
 
@@ -54,31 +51,25 @@ class DecisionSteps:
 
     @property
     def block_topic(self) -> str:
-        """The name of that decision."""
         return f"{self.block_at}.run{self._blocks.run}"
 
     def is_early(self, command: AnyCommand) -> bool:
-        """Return whether this command's step is still to come."""
         return self.is_for_all(command) and self._training.taken < (command.at_step or 0)
 
     def is_late(self, command: AnyCommand) -> bool:
-        """Return whether this command's step has passed."""
         return self.is_for_all(command) and self._training.taken > (command.at_step or 0)
 
     def prepare(self, inbox: Iterable[AnyCommand]) -> None:
-        """Have a border at the next decision's step."""
         training = self._training
         steps = [at for command in inbox if (at := command.at_step) and self.is_for_all(command)]
         steps += [self.block_at] if self._blocks.running else []
         training.come_to(min((step for step in steps if step > training.taken), default=0))
 
     def note_pace(self, now_s: float) -> None:
-        """Note how long a step of the block in progress takes."""
         step_s = self._blocks.pace_s(self._training.taken, now_s)
         self._paces.note(self._training.levers.settings, step_s)
 
     def instruction(self, now_s: float, *, is_over: bool) -> Instruction:
-        """Return what rank 0 decides about the block in progress."""
         if not is_over:
             return Instruction(decide_at=self._planned(now_s))
         block = self._blocks.take()
@@ -91,13 +82,11 @@ class DecisionSteps:
         return str(self._planned(time.monotonic()))
 
     def _planned(self, now_s: float) -> int:
-        """Return the step at which the block in progress has probably lasted long enough."""
         step, step_s = self._training.taken, self._paces.step_s(self._training.levers.settings)
         left = self._blocks.steps_left(step, now_s, step_s / SPARE)
         return step + min(left, math.ceil(DECIDE_EVERY_S / step_s))
 
     def is_for_all(self, command: AnyCommand) -> bool:
-        """Return whether all ranks decide on the command together."""
         if not self._training.is_shared or self._training.why_not(command) is not None:
             return False
         if isinstance(command, Blocks):
@@ -113,17 +102,16 @@ class Paces:
         self._newest_s = GUESS_S
 
     def note(self, settings: Settings, step_s: float | None) -> None:
-        """Note the seconds of a step under these settings; None: not known."""
         if step_s is not None:
             self._newest_s = self._known[_key(settings)] = step_s
 
     def step_s(self, settings: Settings) -> float:
-        """Return the seconds of a step under these settings, or else of the newest timed one."""
+        """Return that of the newest timed step for settings without a pace."""
         return self._known.get(_key(settings), self._newest_s)
 
 
 def topic(command: AnyCommand) -> str:
-    """Return the name of the decision on a command. Ids alone repeat between dashboards."""
+    """Return a name with more than the id: ids alone repeat between dashboards."""
     return f"{command.at_step}.{command.id}"
 
 

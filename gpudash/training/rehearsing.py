@@ -21,7 +21,6 @@ class Rehearsing:
 
     @property
     def waits(self) -> bool:
-        """Whether a rehearsal waits for a step."""
         return self._asked is not None
 
     def begin(self, command: Rehearse, why_not: str | None) -> None:
@@ -35,7 +34,6 @@ class Rehearsing:
         self._asked = command, self._training.step
 
     def turn(self) -> None:
-        """Rehearse, if the step with the calls is over."""
         if self._asked is None or self._training.step <= self._asked[1]:
             return
         command, self._asked = self._asked[0], None
@@ -48,7 +46,6 @@ class Rehearsing:
         self._answer(command, timings, why_not or "")
 
     def drop(self, why: str) -> None:
-        """Give up a rehearsal that waits."""
         if self._asked is not None:
             self._training.keep_calls(keep=False)
             self._answer(self._asked[0], why_not=why)

@@ -1,8 +1,7 @@
 """Makes other settings active between two steps, on all ranks or on none.
 
-Each switch ends in one of three ways: the settings apply, they are refused and all is as before, or
-they fail half-way and the training goes back to settings that worked. A switch that needs a
-rehearsal waits for a step with a call of the model.
+The settings apply, or they are refused and all is as before, or they fail half-way. Then the
+training goes back to settings that worked.
 """
 
 import math
@@ -68,26 +67,22 @@ class Switching:
             self._enter(planned)
 
     def turn(self) -> None:
-        """Make the settings active that wait for a step, if it is over."""
         if self.waiting is not None and self._training.step > self.waiting.after_step:
             planned, self.waiting = self.waiting, None
             self._enter(planned)
 
     def drop(self) -> None:
-        """Forget the switch that waits."""
         if self.waiting is not None:
             self.waiting = None
             self._training.keep_calls(keep=False)
 
     def notice(self, before: Settings) -> None:
-        """Report settings that changed on their own since `before`."""
         changes = difference(before, self._training.levers.settings)
         if changes:
             self._training.begin_segment()
             self._report(changes)
 
     def recover(self, refusal: Refusal, began_s: float) -> None:
-        """Go back to settings that worked, because a step has failed with these."""
         self._wall_clock.stop()
         went_back = self._training.put_back(self._training.settings, refusal, entered=False)
         assert went_back is not None, "a training whose steps fail knows what worked"
@@ -138,7 +133,7 @@ class Switching:
             self._replies.end_blocks(planned.leaves)
 
     def _try(self, planned: PlannedSwitch) -> Return | str | None:
-        """Make the settings active; return why this rank or another one refuses."""
+        """Return why this rank or another one refuses."""
         training, before = self._training, self._training.levers.settings
         refusal: Refusal | None = None
         try:
@@ -176,7 +171,6 @@ class Switching:
         *,
         leaves: bool = False,
     ) -> None:
-        """Report that the training went back to settings that worked; a block ends with that."""
         self._replies.refuse(went_back.reason, command, went_back.kind, went_back.failed)
         self.end_block()
         self._begins(in_blocks=self._blocks.running and not leaves)
@@ -190,7 +184,6 @@ class Switching:
         self._training.levers.begins(in_blocks=in_blocks, anew=is_slow)  # a delay meets each batch
 
     def _go_on_after_refusal(self, planned: PlannedSwitch) -> None:
-        """Go on as before the refused switch; if it was a block, go to the next one."""
         if planned.command is None:
             self.end_block()
         self.begin_block()
@@ -203,7 +196,6 @@ class Switching:
         *,
         leaves: bool = False,
     ) -> None:
-        """Report the settings that apply from now on; the run of blocks may end with them."""
         training, blocks, now_s, within = self._training, self._blocks, time.monotonic(), {}
         if blocks.running and not leaves:
             number = blocks.current.number if blocks.current else None

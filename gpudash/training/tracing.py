@@ -1,7 +1,4 @@
-"""Profiles some steps of a training, which count in no rate.
-
-If flops are not known, one more step counts them first.
-"""
+"""Profiles some steps, which count in no rate. If flops are not known, a step counts them first."""
 
 import time
 from contextlib import ExitStack
@@ -53,11 +50,10 @@ class Tracing:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the profile has lasted too long, and must end even within a step."""
         return self._profiler.is_overdue
 
     def border(self, *, is_last: bool) -> bool:
-        """Note that a step is over; return whether the profile is. Raises NoProfile."""
+        """Return whether the profile is over after this step. Raises NoProfile."""
         if self._training.step == self._step:
             return False
         self._step = self._training.step
@@ -83,7 +79,7 @@ class Tracing:
         return replace(profiled, answers=(self.command.id,))
 
     def abandon(self) -> None:
-        """Switch everything off. On another thread than the one that trains, do nothing."""
+        """Do nothing on another thread than the one that trains."""
         if get_native_id() == self._thread:
             self._stop_counting()
             self._profiler.abandon()
@@ -119,10 +115,7 @@ class Profiling:
         """The profile in progress."""
 
     def begin(self, command: Profile) -> bool:
-        """Begin a profile, which ends after its steps or at the next command.
-
-        Return False if a step has to come first.
-        """
+        """Return False if a step has to come first. The next command ends the profile."""
         if not self._training.is_filled:
             return False
         self._history.stop(TRACED)
@@ -139,7 +132,7 @@ class Profiling:
         return True
 
     def turn(self, *, is_last: bool) -> bool:
-        """Note that a step is over; return whether no profile is in progress after it."""
+        """Return whether no profile is in progress afterwards."""
         if self.tracing is None:
             return True
         try:
@@ -152,12 +145,10 @@ class Profiling:
         return True
 
     def end_overdue(self) -> None:
-        """End a profile that has lasted too long, even within a step."""
         if self.tracing is not None and self.tracing.is_overdue:
             self.end()
 
     def end(self) -> None:
-        """Send the profile in progress, or why there is none."""
         if self.tracing is None:
             return
         try:
@@ -167,14 +158,12 @@ class Profiling:
         self._measure_again()
 
     def drop(self, why: str) -> None:
-        """Refuse the profile in progress."""
         if self.tracing is not None:
             self.tracing.abandon()
             self._replies.refuse(why, self.tracing.command)
             self._measure_again()
 
     def abandon(self) -> None:
-        """End the profile in progress without an answer: nobody waits for it."""
         if self.tracing is not None:
             self.tracing.abandon()
             self._measure_again()

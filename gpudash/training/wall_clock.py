@@ -36,7 +36,6 @@ class WallClock:
         self._timing = _Timing(block, time.monotonic(), self._training.step)
 
     def read(self, lasted: Block | None) -> None:
-        """Report how long the block took, if it is the one being timed."""
         timing = self._timing
         if timing is None or lasted is not timing.block:
             return
@@ -56,5 +55,4 @@ class WallClock:
             self._training.watch()
 
     def abandon(self) -> None:
-        """Forget the block, because measuring has ended."""
         self._timing = None

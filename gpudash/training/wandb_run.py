@@ -1,8 +1,7 @@
 """Logs what gpudash measures to the run that the script has open in W&B.
 
-The library is not imported here: where the script has not done so, it has no run. The calls that
-log may wait for a disk or a server, so they are made on a thread of their own. No step counter of
-the script's moves: figures join the row that it logs next.
+Logging may wait for a disk or a server, so it has a thread of its own. No step counter of the
+script's moves: figures join the row that it logs next.
 """
 
 import sys
@@ -30,7 +29,7 @@ class WandbRun:
     """The run that is open in this process. Each thing is said once."""
 
     def __init__(self, say: Say) -> None:
-        """`say` takes a notice for the user; it is called on the training's thread."""
+        """Have `say` called on the training's thread, with notices for the user."""
         self._say = say
         self._waiting: SimpleQueue[tuple[Any, Figures] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -40,7 +39,6 @@ class WandbRun:
         self._was_open = self._is_slow = False
 
     def take(self, figures: Figures) -> None:
-        """Log figures soon, if the script has a run open."""
         run = self._open_run()
         if run is None:
             return
@@ -70,7 +68,6 @@ class WandbRun:
         self.look()
 
     def _open_run(self) -> Any:
-        """Return the script's run, if it takes figures; else None, and say why."""
         run = getattr(sys.modules.get("wandb"), "run", None)
         if run is None:
             if not self._was_open:  # else the script has ended it
@@ -91,7 +88,6 @@ class WandbRun:
             self._tell(why, hinders=True)
 
     def _why_not(self, run: Any) -> str:
-        """Return what logging to this run has raised, if anything. The next run is tried anew."""
         return self._failed[1] if self._failed is not None and self._failed[0] is run else ""
 
     def _log_all(self) -> None:

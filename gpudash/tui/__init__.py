@@ -1,17 +1,11 @@
-"""The dashboard: the only place that imports Textual, and without what it never uses.
-
-That saves memory and time.
-"""
+"""The dashboard, which alone imports Textual, without unused parts: that saves memory and time."""
 
 import importlib
 import sys
 
 
 def import_without(absent: str, name: str) -> None:
-    """Import a module as if another one, which it imports if it is there, were not installed.
-
-    One that is loaded already stays.
-    """
+    """Import a module as if `absent` were not installed, unless that is loaded already."""
     if absent in sys.modules:
         importlib.import_module(name)
         return

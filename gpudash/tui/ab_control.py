@@ -28,19 +28,17 @@ MOST_NAMED = 80
 
 
 class AbControl:
-    """Requests of A/Bs. An impossible one raises UsageError."""
+    """Requests of A/Bs; most return a notice. An impossible one raises UsageError."""
 
     def __init__(self, run: RunState, levers: LeverControl) -> None:
         self._run, self._levers = run, levers
 
     def check_comparable(self, lever: Lever) -> None:
-        """Raise UsageError if the lever cannot be compared now."""
         self._run.require("blocks")
         self._levers.check_offered(lever.name)
         self.check_trains()
 
     def check_trains(self) -> None:
-        """Raise UsageError if no lever can be compared now."""
         if (reason := self.why_none) is not None:
             raise UsageError(reason)
 
@@ -54,7 +52,7 @@ class AbControl:
         return None if doing == "training" else f"an A/B needs a running training; it is {doing}"
 
     def compare(self, name: str, text: str) -> None:
-        """Compare a lever's value with another one. Raises LeverError, UsageError."""
+        """Raise LeverError if `text` is no value of the lever."""
         lever = self._levers.lever(name)
         self.check_comparable(lever)
         a, b = self._levers.value(lever), lever.canonical(text)
@@ -73,10 +71,7 @@ class AbControl:
         )
 
     def end(self) -> str:
-        """End the running comparison, with a verdict if it has enough pairs; return a notice.
-
-        Raises UsageError in a run that cannot run comparisons.
-        """
+        """Give a verdict if there are enough pairs."""
         run = self._run
         run.require("blocks")
         run.asked_comparison = Request(run.engine.end_comparison(), False)
@@ -85,7 +80,7 @@ class AbControl:
         return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
 
     def prove(self) -> str:
-        """Slow the parts of a step in turns; return a notice. Raises UsageError."""
+        """Slow the parts of a step in turns."""
         run = self._run
         run.require("blocks")
         self.check_trains()
@@ -109,7 +104,6 @@ class AbControl:
         return tuple(one for one in offered if refusal(one.name, snapshot.levers) is None)
 
     def tune(self, *, numerics: bool) -> str:
-        """Find the best levers; return a notice. Raises UsageError."""
         from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
         from gpudash.compare.tune.tunable import choose  # noqa: PLC0415  # …
         from gpudash.compare.tune.tuning import Tuning  # noqa: PLC0415  # …
@@ -143,7 +137,7 @@ class AbControl:
     # ── the last one ────────────────────────────────────────────────────────────────────
 
     def keep(self) -> str:
-        """Set value B of the last A/B; return a notice. Raises UsageError without a verdict."""
+        """Set value B of the last A/B, or what a tune has found."""
         shown = self._concluded()
         if shown.doing:
             return self._set_all(shown.best, "nothing was faster than the start")
@@ -153,14 +147,13 @@ class AbControl:
         return f"{notice}; {key_for('code')} shows the lines for your own script"
 
     def back(self) -> str:
-        """Set value A of the last A/B; return a notice. Raises UsageError without an A/B."""
+        """Set value A of the last A/B, or what was before a tune."""
         shown = self._concluded()
         if shown.doing:
             return self._set_all(shown.start, "the start is set")
         return self._settle_on(shown.lever, shown.a)
 
     def _set_all(self, settings: Settings, why_none: str) -> str:
-        """Set what a tune has found, or what was before it; return a notice."""
         self._run.require("levers")
         changed = bool(settings) and self._levers.set(settings)
         return f"{phrase(settings)} is set" if changed else why_none
@@ -173,10 +166,7 @@ class AbControl:
         return f"{name}={value} from the {'next start' if self._run.dead else lever.effect} on"
 
     def more_pairs(self) -> str:
-        """Go on with the last A/B up to twice the pairs measured; return a notice.
-
-        It begins anew where other settings have changed since. Raises UsageError.
-        """
+        """Go on up to twice the pairs measured; begin anew if other settings have changed since."""
         shown, now = self._concluded(), self._run.snapshot.settings
         if shown.doing:
             raise UsageError(f"only an A/B goes on; {key_for('tune')} tunes again")
@@ -209,14 +199,13 @@ class AbControl:
         return shown.b if now == shown.a or not shown.is_over else now
 
     def command(self, shown: ComparisonShown, *, starts: int = 1) -> str:
-        """Return the shell command that runs the same A/B. Raises UsageError if there is none."""
         run = self._run
         count = max(run.plan.nproc, len(run.snapshot.ranks))  # a replay's plan has no ranks
         plan = msgspec.structs.replace(run.plan, nproc=count)
         return wording.verdict_command(shown, run.workload, plan, starts=starts)
 
     def card(self) -> str:
-        """Write the last A/B as a card, in both forms; return a notice. Raises GpudashError."""
+        """Write the card's files in place of older ones. Raise GpudashError if that fails."""
         from gpudash.handout.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
         from gpudash.recording.files import created  # noqa: PLC0415  # …
 
@@ -252,6 +241,5 @@ class AbControl:
 
     @property
     def has_verdict_so_far(self) -> bool:
-        """Whether the running A/B has enough pairs to be concluded."""
         run, shown = self._run, self._run.running
         return run.comparing and not run.slowing and shown is not None and shown.low is not None

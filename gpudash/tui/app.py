@@ -1,7 +1,6 @@
 """The dashboard's app: takes keys, shows snapshots. It never imports torch and never blocks.
 
-The engine (a session) is injected. It is opened and started after the first paint, so that the
-screen appears before anything is loaded.
+The engine (a session) is opened after the first paint: the screen appears before it is loaded.
 """
 
 import asyncio
@@ -98,11 +97,9 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.inbox = Inbox(knock=lambda: self.call_later(self._take_mail))
 
     def get_default_screen(self) -> Screen[None]:
-        """Return the main screen, which is always at the bottom."""
         return self.main_screen
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters of every line on its way to the terminal."""
         filters = [*super().get_line_filters(), *self._ascii]
         if not (self.no_color and self.native_ansi_color):
             return filters
@@ -110,15 +107,11 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         return [NoColor() if isinstance(one, Monochrome) else one for one in filters]
 
     def on_mount(self) -> None:
-        """Start the engine after the first paint."""
         self.main_screen.call_after_refresh(self._ask, lambda: self.control.begin(self.inbox))
         self._running_loop = asyncio.get_running_loop()
 
     async def on_event(self, event: events.Event) -> None:
-        """Let a key of a text field act in order with the letters around it.
-
-        Textual's would act once it has reached the app, after letters that came later.
-        """
+        """Let a text field's key act before later letters; Textual acts when the app has it."""
         if isinstance(event, events.Key) and not event.is_forwarded and not event.is_printable:
             target = self.focused or self.screen
             bound = self.screen.active_bindings.get(event.key)
@@ -169,7 +162,6 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             self._open(ShowLines(owners_title(owners), owner_lines(owners)))
 
     def remembered(self) -> Preferences:
-        """Return the preferences to save for the next run."""
         starts_s = dict(self._remembered.starts_s)
         if self._started_s is not None:
             starts_s[self._start_of(self.control.plan)] = self._started_s
@@ -192,18 +184,13 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     @property
     def at_work(self) -> bool:
-        """Whether a training runs, or is about to."""
         return self.control.alive
 
     def tell(self, line: str) -> None:
-        """Show a line in the log."""
         self.inbox.on_log([line])
 
     def on_notify(self, event: Notify) -> None:
-        """Show one notice at a time, the newest: more would cover what they are about.
-
-        One that is already shown is dropped, as a key held down repeats it.
-        """
+        """Show one notice at a time: more would cover what they are about. Drop a repeated one."""
         if any(event.notification.message == shown.message for shown in self._notifications):
             event.prevent_default()
         else:
@@ -212,26 +199,20 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
     # ── actions of the keys; more are in `actions/` ─────────────────────────────────────
 
     def action_pane(self, tab: Tab) -> None:
-        """Open a tab of the pane."""
         self.main_screen.choose_tab(tab)
 
     def action_why(self) -> None:
-        """Show what the answer is based on."""
         shown = self.main_screen.headline
         self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
 
     def action_origins(self) -> None:
-        """Show where each number comes from."""
         lines = origin_lines(self.control.snapshot)
         self._open(ShowLines("where the numbers come from", lines))
 
     def action_copy(self) -> None:
-        """Copy the verdict, the row or the lever that has the focus."""
         self._copy(self.main_screen.copied())
 
     def action_find(self) -> None:
-        """Ask for a text, and find it in the levers, the history or the log."""
-
         def answered(text: str | None) -> None:
             sought = (text or "").strip()
             if sought and not self.main_screen.find(sought):
@@ -243,11 +224,9 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         )
 
     def action_help(self) -> None:
-        """List every key."""
         self._open(Help(self.main_screen.keys, self.main_screen.view.keys_of))
 
     def give_up(self, sentence: str) -> None:
-        """Complete a recording and quit with exit code 1: the main screen has failed."""
         self._quit()
         self.exit(return_code=1, message=escape(f"gpudash: {sentence}"))
 
@@ -257,12 +236,12 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             self._running_loop.call_soon_threadsafe(self._quit)
 
     def action_command_palette(self) -> None:
-        """Show the palette if it has room."""
+        """Do nothing where the palette has no room."""
         if not self.main_screen.too_small and not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the palette's commands; a command runs once the palette has closed."""
+        """Let a command run once the palette has closed."""
         of_app = [key for key in self.main_screen.keys if not key.action.startswith("screen.")]
         keys = getattr(screen, "keys", of_app)  # a dialog has no keys of its own
         for title, help_, action in entries(self.control, keys):

@@ -1,9 +1,8 @@
 """The layout of the main screen at each size, in cells.
 
-The answer is at the top, and the ledger of the levers below it. From 110 columns and 34 rows on
-the charts and the pane have places of their own; from 180 columns on the charts are at the right.
-A smaller terminal has readings in two rows, and the ledger's place is that of the panel chosen
-last.
+From 110 columns and 34 rows on the charts and the pane have places of their own; from 180
+columns on the charts are at the right. In a smaller terminal the ledger's place is that of the
+panel chosen last.
 """
 
 from typing import Literal, TypeAlias
@@ -82,22 +81,17 @@ def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
 
 
 def notices_margin(width: int, height: int, shown: PanelChoice) -> int:
-    """Return the rows to leave below notices.
-
-    They appear above the pane, or above the status if a panel has its place.
-    """
+    """Notices appear above the pane, or above the status if a panel has its place."""
     regions = places(width, height, shown)
     lowest = regions.get("pane" if not shown.zoomed else "status", regions.get("status"))
     return height - lowest.y if lowest is not None else 0
 
 
 def is_too_small(width: int, height: int) -> bool:
-    """Return whether the terminal is too small to show anything."""
     return width < LEAST[0] or height < LEAST[1]
 
 
 def too_small(width: int, height: int) -> str:
-    """Return the sentence that is shown instead."""
     return f"terminal too small: {width}×{height}, needs at least {LEAST[0]}×{LEAST[1]}"
 
 
@@ -107,7 +101,6 @@ def is_roomy(width: int, height: int) -> bool:
 
 
 def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Region]:
-    """Return the ledger, the charts below it with the readings at their right, and the pane."""
     rest, pane = room.split_horizontal(-pane_rows)
     ledger, charts = rest.split_horizontal(min(shown.lever_rows, rest.height - LEAST_CHART))
     left, readings = charts.split_vertical(room.width * 3 // 5)
@@ -115,7 +108,6 @@ def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Regi
 
 
 def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
-    """Return ledger and pane at the left, charts and readings at the right."""
     left, right = room.split_vertical(LEDGER_WIDTH)
     rows = min(shown.lever_rows, room.height - LEAST_PANE)
     ledger, pane = left.split_horizontal(rows)
@@ -124,7 +116,6 @@ def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
 
 
 def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
-    """Return both charts, or where there is room for one the chosen one."""
     if room.height < 2 * LEAST_CHART - 1:
         return {"step" if shown.chosen == "step" else "throughput": room}
     rate, step = room.split_horizontal((room.height + 1) // 2)
@@ -132,18 +123,13 @@ def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
 
 
 def _pane_rows(height: int, shown: PanelChoice) -> int:
-    """Return the pane's rows: what it needs, or two fifths of what it shares with the charts.
-
-    They follow from the terminal and the number of levers alone: what the pane shows does not
-    change with the number of lanes.
-    """
+    """Ignore the number of lanes, so that it does not change what the pane shows."""
     shared = height - USUAL_ROWS - shown.lever_rows
     wanted = max(shared * 2 // 5, shown.pane_rows, LEAST_PANE)
     return min(wanted, max(shared - LEAST_CHART, SURE_PANE))
 
 
 def _small(room: Region, shown: PanelChoice) -> dict[str, Region]:
-    """Return the chosen panel, and with room for them readings and the pane below it."""
     if room.height < LEAST_STACK:
         return {shown.chosen: room}
     chosen = "levers" if shown.chosen == "activity" else shown.chosen
@@ -171,7 +157,6 @@ class Board(Layout):
         size: Size,
         greedy: bool = True,  # noqa: ARG002, FBT001, FBT002  # Textual's signature
     ) -> ArrangeResult:
-        """Return the place of each visible child."""
         regions = places(*size, self.shown)
         return [
             WidgetPlacement(regions[child.id], NULL_OFFSET, NULL_SPACING, child)

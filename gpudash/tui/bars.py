@@ -38,13 +38,12 @@ OWN_COST_PCT = 0.5
 
 
 def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
-    """Return a cell that runs an action, with its key, or `key_of`'s, before the text."""
+    """Put the action's key, or `key_of`'s, before the text."""
     key = key_for(key_of or action)
     return Cell(parts=((key, "key"), (f" {text}", "dim")), rank=rank, action=action)
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return workload, device, state, steps and loss; numbers have fixed widths."""
     glyph, style = ("◌", "busy") if aside(snapshot) else STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
@@ -67,7 +66,6 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
 
 
 def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
-    """Return the recording, or the button that starts one."""
     recording = snapshot.recording
     if recording is None:
         if "record" not in snapshot.can:
@@ -82,7 +80,6 @@ def header_right(snapshot: Snapshot) -> tuple[Cell, ...]:
 
 
 def _playback(playback: Playback) -> tuple[Cell, ...]:
-    """Return name, position and speed of a replay."""
     name = fmt.clip(fmt.plain(playback.name), 24)
     place = f"{fmt.clock(playback.position_s)} of {fmt.clock(playback.length_s)}"
     pace = f"×{playback.speed:g}" if playback.playing else "‖"
@@ -95,7 +92,6 @@ def _playback(playback: Playback) -> tuple[Cell, ...]:
 
 
 def _per_gpu(snapshot: Snapshot) -> list[Cell]:
-    """Return the samples that each of several ranks trains in a step."""
     each_step = (
         row.samples_per_s / row.steps_per_s
         for row in snapshot.ranks
@@ -118,10 +114,7 @@ def status(
     ending: bool = False,
     profile: str = "",
 ) -> tuple[Cell, ...]:
-    """Return the sentence of the status line, and a hint at restart, undo or redo.
-
-    `ending`: a script was asked to end. `profile`: the progress of a profile.
-    """
+    """With `ending`, a script was asked to end; `profile` is the progress of a profile."""
     if ending and snapshot.state not in ENDED:
         ends = f"{fmt.plain(snapshot.workload)} is ending"
         leaves = f"; {key_for('leave')} again leaves it"
@@ -158,7 +151,6 @@ def status(
 
 
 def _edits(undo: str, redo: str) -> list[str]:
-    """Return a clause for each of undo and redo that would do something: what its key sets."""
     ways = (("undo", undo, "back"), ("redo", redo, "again"))
     return [
         f"{key_for(way)} sets {fmt.plain(what)}{'' if '=' in what else f' {how}'}"
@@ -186,7 +178,6 @@ def _notes(snapshot: Snapshot) -> Iterable[str]:
 
 
 def _asides(snapshot: Snapshot) -> list[str]:
-    """Return clauses about a lack of steps, skipped samples, and gpudash's own cost."""
     asides = silence(snapshot) + unreadable(snapshot.skipped_samples)
     own_ms, step_ms = snapshot.instruments_ms, snapshot.step_ms_p50
     host_ms = latest(snapshot.series, "host_ms")
@@ -209,10 +200,7 @@ def footer(
     comparing: bool = False,
     refused: Collection[str] = (),
 ) -> tuple[Cell, ...]:
-    """Return the keys as buttons, the focused panel's first; keys without effect are grey.
-
-    `refused`: actions that are refused at this moment, or do nothing.
-    """
+    """Put the focused panel's keys first; keys without effect, and `refused` actions, are grey."""
     state, recording = snapshot.state, snapshot.recording is not None
     now = {
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",

@@ -31,17 +31,14 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def width(self) -> int:
-        """Width in terminal cells."""
         return width_of(self.parts)
 
 
 def width_of(parts: Parts) -> int:
-    """Return the width in terminal cells."""
     return sum(cell_len(text) for text, _ in parts)
 
 
 def exactly(parts: Parts, width: int) -> Parts:
-    """Return the parts in exactly this many terminal cells."""
     kept, room = [], width
     for text, ink in parts:
         kept.append((text if cell_len(text) <= room else set_cell_size(text, room), ink))
@@ -50,18 +47,17 @@ def exactly(parts: Parts, width: int) -> Parts:
 
 
 def beside(left: Iterable[Parts], right: Iterable[Parts], width: int) -> Iterator[Parts]:
-    """Yield rows side by side: those on the left take `width` columns."""
+    """Let the rows on the left take `width` columns."""
     for one, other in zip_longest(left, right, fillvalue=()):
         yield (*exactly(one, width), *other)
 
 
 def cell(text: str, ink: str = "text", *, rank: int = 0, action: str = "") -> Cell:
-    """Return a cell of one part."""
     return Cell(parts=((text, ink),), rank=rank, action=action)
 
 
 def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
-    """Return the cells that fit side by side, in order; those of the highest rank go first."""
+    """Leave out the cells of the highest rank first."""
     kept = list(cells)
     while kept and sum(one.width for one in kept) + gap * (len(kept) - 1) > width:
         _, last = max((one.rank, index) for index, one in enumerate(kept))
@@ -70,14 +66,13 @@ def fitting(cells: Sequence[Cell], width: int, gap: int = 2) -> list[Cell]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return the text in at most this many terminal cells; `…` marks that it was cut."""
     if cell_len(text) <= width:
         return text
     return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
 
 
 def value_in(text: str, width: int) -> str:
-    """Return a value in at most this many terminal cells; a number is whole or not there."""
+    """Leave a number whole, or leave it out."""
     if cell_len(text) <= width:
         return text
     return "…" if any(map(str.isdigit, text)) else cut(text, width)
@@ -93,7 +88,7 @@ def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
 
 
 def fitted(text: str, width: int) -> str:
-    """Return the text in exactly this many terminal cells; `…` stands for missing words."""
+    """Pad the text to the width, or cut it: `…` stands for missing words."""
     if cell_len(text) > width:
         kept = set_cell_size(text, width - 1) if width > 1 else ""
         whole_words = kept.rpartition(" ")[0]  # a number is not cut in the middle
@@ -102,7 +97,6 @@ def fitted(text: str, width: int) -> str:
 
 
 def rule(title: str, width: int) -> Parts:
-    """Return a thin rule of this width, with a title."""
     text = fitted(title, min(cell_len(title), max(width - 4, 0)))
     return (" ─ ", "border"), (text, "head"), (f" {'─' * (width - cell_len(text) - 4)}", "border")
 
@@ -114,7 +108,7 @@ def level_of(share: float) -> str:
 
 
 def bar_of(share: float, width: int) -> str:
-    """Return a bar that takes this share of the width, in eighths of a column."""
+    """Draw the share in eighths of a column."""
     eighths = round(min(max(share, 0.0), 1.0) * max(width, 0) * 8)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
@@ -122,10 +116,7 @@ def bar_of(share: float, width: int) -> str:
 def placed(
     left: Sequence[Cell], right: Sequence[Cell], width: int, *, margin: int, gap: int
 ) -> Iterator[tuple[int, Cell]]:
-    """Yield (column, cell) for the cells that fit into a row of this width.
-
-    There are `margin` columns at both ends and `gap` between two cells.
-    """
+    """Yield (column, cell); both ends have a free `margin`, and two cells a `gap` between them."""
     kept = fitting([*left, *right], width - 2 * margin, gap)
     on_right = [one for one in kept if any(one is other for other in right)]
     x = margin
@@ -147,20 +138,16 @@ class Scroll(msgspec.Struct, frozen=True, kw_only=True):
     """The topmost visible row, unless the end is followed."""
 
     def chosen(self, count: int) -> int:
-        """Return the chosen one of `count` rows; -1 without rows."""
+        """-1 without rows."""
         return count - 1 if self.row is None else min(self.row, count - 1)
 
     def in_sight(self, count: int, height: int) -> range:
-        """Return the visible rows, at most `height` of `count`."""
         last_first = max(count - height, 0)
         first = last_first if self.row is None else min(self.first, last_first)
         return range(first, min(first + height, count))
 
     def at(self, row: int, count: int, height: int, *, least: int = 0) -> "Scroll":
-        """Return the position with this row chosen, scrolled by as little as shows it.
-
-        Rows before `least` cannot be chosen.
-        """
+        """Scroll by as little as shows the row; rows before `least` cannot be chosen."""
         row = max(row, least)
         if row >= count - 1:
             return Scroll()

@@ -40,10 +40,7 @@ class Contained(MessagePump):
 
 
 class PatientDriver(LinuxDriver):
-    """A driver that reads on after invalid UTF-8, which old terminals send as mouse positions.
-
-    It also knows whether the terminal is slower than the screen is painted.
-    """
+    """A driver that reads on after invalid UTF-8, which old terminals send as mouse positions."""
 
     @property
     def is_behind(self) -> bool:
@@ -52,7 +49,7 @@ class PatientDriver(LinuxDriver):
         return writer is not None and not writer._queue.empty()  # noqa: SLF001  # not public
 
     def run_input_thread(self) -> None:
-        """Read input; what was read together with invalid bytes is lost."""
+        """Read on; what was read together with invalid bytes is lost."""
         while not self.exit_event.is_set():
             with suppress(UnicodeDecodeError):
                 super().run_input_thread()
@@ -79,13 +76,11 @@ class ContainedApp(Contained, App[None]):
         self._has_painted = False
 
     def get_driver_class(self) -> type[Driver]:
-        """Return the driver, a `PatientDriver` on a terminal."""
         found = super().get_driver_class()
         return PatientDriver if found is LinuxDriver else found
 
     @property
     def is_behind(self) -> bool:
-        """Whether the terminal has not yet received all that was painted."""
         return isinstance(self._driver, PatientDriver) and self._driver.is_behind
 
     @property
@@ -94,7 +89,6 @@ class ContainedApp(Contained, App[None]):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def tell(self, line: str) -> None:
-        """Show a line in the log."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def give_up(self, sentence: str) -> None:
@@ -102,7 +96,6 @@ class ContainedApp(Contained, App[None]):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def on_part_failed(self, event: PartFailed) -> None:
-        """Log the failure of a widget."""
         self._note(event.sentence, event.error)
 
     @contextmanager
@@ -136,10 +129,7 @@ class ContainedApp(Contained, App[None]):
                 self.give_up(sentence)
 
     def _failed_screen(self) -> Screen[object] | None:
-        """Return the screen that failed; None if it has been closed meanwhile.
-
-        The app's own failures (keys, palette commands) count as the top screen's.
-        """
+        """None if the screen was closed; a failure of the app itself counts as the top screen's."""
         pump = active_message_pump.get(self)
         if not isinstance(pump, Widget):
             return self.screen
@@ -163,12 +153,10 @@ class ContainedApp(Contained, App[None]):
 
 
 def reason(error: Exception) -> str:
-    """Return the error in one line."""
     return plain(f"{type(error).__name__}: {error}".partition("\n")[0])
 
 
 def place_of(error: Exception) -> tuple[str, int]:
-    """Return file and line that raised the error."""
     frames = traceback.extract_tb(error.__traceback__)
     return (frames[-1].filename, frames[-1].lineno or 0) if frames else (type(error).__name__, 0)
 

@@ -1,8 +1,4 @@
-"""Requests to the run: checks them, passes them to the engine, and returns notices.
-
-This module knows no widget. An impossible request raises a LeverError or a GpudashError, whose
-one line the app shows as a notice.
-"""
+"""Requests to the run; an impossible one raises LeverError or GpudashError. No widget is known."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -62,7 +58,7 @@ class Control(RunState):
     # ── the run ─────────────────────────────────────────────────────────────────────────
 
     def begin(self, listener: Listener) -> None:
-        """Start the engine. Raises WorkerError; the snapshot then has it, and R tries again."""
+        """Raise WorkerError, which the snapshot then has; R tries again."""
         self._listener = listener
         try:
             self.engine.start(listener)
@@ -87,7 +83,7 @@ class Control(RunState):
         self.interrupt()
 
     def pause_or_resume(self) -> str | None:
-        """Pause or resume; return a notice if neither is possible."""
+        """Return a notice if neither is possible."""
         if (reason := why_not("pause", self.snapshot)) is not None:
             return reason
         if self.dead:
@@ -98,13 +94,13 @@ class Control(RunState):
         return None
 
     def new_row(self) -> None:
-        """Begin a new row of the history. Raises UsageError if it would stay empty."""
+        """Raise UsageError if the row would stay empty."""
         if (reason := no_new_row(self.snapshot)) is not None:
             raise UsageError(reason)
         self.engine.new_row()
 
     def restart(self) -> None:
-        """Start the same plan again with the requested levers. Raises WorkerError, UsageError."""
+        """Start the same plan with the requested levers. Raise WorkerError or UsageError."""
         self.require("restart")
         plan, snapshot = self.plan, self.snapshot
         is_there = self.dead or snapshot.worker_pid is not None
@@ -117,10 +113,7 @@ class Control(RunState):
         self._start(plan.workload, settings | asked)
 
     def start_workload(self, name: str) -> None:
-        """Start another workload with its defaults.
-
-        Raises LeverError for an unknown one, and WorkerError.
-        """
+        """Raise LeverError for an unknown workload, and WorkerError."""
         find_workload(name)
         self._start(name, {})
 
@@ -140,7 +133,6 @@ class Control(RunState):
         self.asked_pause = self.asked_comparison = None
 
     def ask_memory_owners(self) -> None:
-        """Request who owns device memory. Raises UsageError if that is not possible."""
         self.require("memory")
         if self.dead:
             raise UsageError("nothing is running")
@@ -150,7 +142,6 @@ class Control(RunState):
 
     @property
     def headline(self) -> Headline:
-        """What limits the training, or what is instead of that."""
         return headline(self.snapshot, self.quiet.answer)
 
     @property
@@ -175,18 +166,15 @@ class Control(RunState):
 
     @property
     def profile_status(self) -> str:
-        """The status line's text about a profile."""
         return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_note
 
     def check_profilable(self) -> None:
-        """Raise UsageError if no steps can be traced now."""
         self.require("profile")
         if (reason := self._why_no_profile) is not None:
             raise UsageError(reason)
 
     @property
     def _why_no_profile(self) -> str | None:
-        """Why no profile can begin now; None if one can."""
         if self.dead:
             return f"nothing is running to profile; press {key_for('restart')} first"
         if self.profiling:
@@ -196,7 +184,6 @@ class Control(RunState):
         return self.why_busy
 
     def profile(self, path: Path) -> None:
-        """Trace the next steps. Raises UsageError."""
         self.check_profilable()
         self.profile_note = ""
         number = self.engine.profile(PROFILED_STEPS, path)
@@ -213,24 +200,21 @@ class Control(RunState):
     # ── recording ───────────────────────────────────────────────────────────────────────
 
     def record(self, text: str, *, force: bool = False) -> None:
-        """Record to the file named by `text`. Raises RecordingError."""
         self.check_recordable()
         self.engine.begin_sink("recording", Path(text).expanduser(), force=force)
 
     def check_recordable(self) -> None:
-        """Raise UsageError or RecordingError if there is nothing to record."""
         self.require("record")
         if self.dead:
             raise RecordingError(f"nothing is running to record; press {key_for('restart')} first")
 
     def stop_recording(self, path: str) -> None:
-        """Complete this recording; a second call does nothing."""
+        """Do nothing in a second call."""
         if self._completing != path:
             self._completing = path
             self.engine.stop_recording()
 
     def _recording_ended(self, before: Snapshot) -> str | None:
-        """Return a notice if a recording has ended by itself since the snapshot `before`."""
         if self.snapshot.recording is not None:
             return None
         completing, self._completing = self._completing, None

@@ -32,10 +32,7 @@ NO_MAIL = Mail()
 
 
 class Inbox:
-    """The engine's Listener.
-
-    `knock` wakes the screen. It is called on the engine's thread and must return at once.
-    """
+    """The engine's Listener; `knock` is called on the engine's thread and must return at once."""
 
     def __init__(self, *, knock: Callable[[], object]) -> None:
         self._knock = knock
@@ -46,18 +43,15 @@ class Inbox:
         """The newest snapshot of a training, shown or not: later ones have no rates."""
 
     def on_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep the newest snapshot."""
         with self._arriving():
             self._mail.snapshot = snapshot
             self.trained = snapshot if snapshot.state == "training" else self.trained
 
     def on_log(self, lines: Sequence[str]) -> None:
-        """Keep the last lines."""
         with self._arriving():
             self._mail.lines.extend(lines)
 
     def on_output(self, lines: Sequence[str], replaces: int) -> None:
-        """Keep the last lines that a script has printed, without those that it has replaced."""
         with self._arriving():
             mail = self._mail
             here = min(replaces, len(mail.output))
@@ -76,7 +70,7 @@ class Inbox:
         self.on_log([*failure.traceback.splitlines(), failure.sentence])
 
     def take(self) -> Mail:
-        """Empty the inbox and return its contents. The next arrival knocks again."""
+        """Let the next arrival knock again."""
         with self._lock:
             mail, self._mail, self._knocked = self._mail, Mail(), False
         return mail

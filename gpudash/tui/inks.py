@@ -133,10 +133,7 @@ def texture(name: str) -> dict[int, str]:
 
 
 def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
-    """Return the style of the ink on the background; `colours` are the theme's variables.
-
-    Colours of the terminal's own palette are not adjusted, as their values are not known.
-    """
+    """`colours` are the theme's variables; the terminal's own palette stays, as it is unknown."""
     ink = INKS[name]
     themed = ink.colour.startswith("$")
     colour = Color.parse(colours[ink.colour[1:]] if themed else ink.colour)
@@ -157,7 +154,6 @@ def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
 
 @cache
 def toned(hue: Color, background: Color, ratio: float) -> Color:
-    """Return the hue with its lightness set to this contrast with the background."""
     near, a, b = rgb_to_lab(background)[0], *rgb_to_lab(hue)[1:]
     far = 100.0 if best_on(background) is WHITE else 0.0
     for _ in range(8):

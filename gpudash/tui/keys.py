@@ -1,7 +1,4 @@
-"""The table of the dashboard's keys.
-
-Bindings, footer, help and palette are made from the table.
-"""
+"""The table of the dashboard's keys, from which bindings, footer, help and palette are made."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -98,7 +95,6 @@ class Key(msgspec.Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """The key as footer and help show it."""
         first = self.keys.partition(",")[0]
         sign = SHOWN.get(first, first)
         return first if self.by_name and not sign.isascii() else sign
@@ -109,7 +105,6 @@ class Key(msgspec.Struct, frozen=True):
         return self.needs == "levers"
 
     def why_not(self, snapshot: Snapshot) -> str | None:
-        """Return why the key has no effect in this run; None if it has."""
         if self.action == "timeline" and snapshot.profile is not None:
             return None  # an existing profile can always be shown
         if self.action == "new_row":
@@ -119,7 +114,6 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
-    """Return why the run does not accept such requests; None if it does."""
     reason = _why_not_of_script(ability, snapshot) if is_script(snapshot) else None
     if reason is not None or ability in snapshot.can:
         return reason
@@ -142,7 +136,6 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
 
 
 def no_new_row(snapshot: Snapshot) -> str | None:
-    """Return why no new row of the history can begin; None if it can."""
     if snapshot.state not in ENDED:
         return None
     ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
@@ -322,7 +315,7 @@ TIMELINE_KEYS = (
 
 
 def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Return every key of a replay; the player's keys lose their other actions."""
+    """Let the player's keys lose their other actions."""
     player_keys = tuple(player_keys)
     played = {name for key in player_keys for name in key.keys.split(",")}
     return player_keys + tuple(
@@ -339,11 +332,9 @@ ACTIVE: ContextVar[Iterable[Key]] = ContextVar("active", default=KEYS)
 
 
 def key_for(action: str) -> str:
-    """Return the key of an action, as sentences and buttons show it."""
     return next((key.shown for key in ACTIVE.get() if key.action == action), "")
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
-    """Return the footer's keys while this panel has the focus; the panel's own come first."""
     shown = [key for key in keys if key.elsewhere or focus in key.panels]
     return sorted(shown, key=lambda key: focus not in key.panels)

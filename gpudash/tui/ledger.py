@@ -1,9 +1,4 @@
-"""The ledger: what each lever of a training is worth here, and how that is known.
-
-Estimates are the model's, proofs are of A/Bs. What can be tried comes first, best first; then what
-is proven; then levers that bring too little to tell, and those that cannot be changed, with the
-reason.
-"""
+"""The ledger: what each lever is worth here, as the model estimates or an A/B proves."""
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -70,7 +65,6 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...]:
-    """Return a row for each lever in the order of their worth."""
     answer = snapshot.answer or Answer(limit="none", title="")
     tries = {one.lever: one for one in reversed(answer.tries)}  # the best of each lever
     order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
@@ -122,7 +116,6 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
 
 
 def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
-    """Return whether the lever is about making batches, and no loader makes any."""
     helps = helps_of(row.lever).values()
     about_loading = bool(helps) and all("data" in EFFECTS[one].shortens for one in helps)
     is_fed = settings.get("data", "loader") != "loader"

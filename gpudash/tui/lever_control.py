@@ -1,7 +1,6 @@
 """The levers: their values, requests to change them, and undo.
 
-An edit counts as made once it is requested, so that two quick keys undo two edits. An edit that
-the training then refuses is dropped.
+An edit counts once it is requested, so that two quick keys undo two; a refused one is dropped.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +33,6 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def reversed(self) -> "Edit":
-        """The edit that reverts this one."""
         return Edit(self.after, self.before)
 
     @property
@@ -51,18 +49,15 @@ class UndoStack:
         self._applied = 0
 
     def made(self, edit: Edit) -> None:
-        """Add a new edit; edits undone before it cannot be redone any more."""
         self._edits = [*self._edits[: self._applied], edit][-MOST_EDITS:]
         self._applied = len(self._edits)
 
     def next(self, way: Way) -> Edit | None:
-        """Return the edit that undo or redo would make; None if there is none."""
         if way == "undo":
             return self._edits[self._applied - 1].reversed if self._applied else None
         return self._edits[self._applied] if self._applied < len(self._edits) else None
 
     def went(self, way: Way) -> None:
-        """Record that this undo or redo was requested."""
         self._applied += 1 if way == "redo" else -1
 
     def settle(self, holds: Callable[[Settings], bool]) -> None:
@@ -98,15 +93,11 @@ class LeverControl:
 
     @property
     def all(self) -> tuple[Lever, ...]:
-        """The levers of the workload on screen."""
         snapshot = self._run.snapshot
         return levers_of(self._run.workload, snapshot.settings, snapshot.levers)
 
     def lever(self, name: str) -> Lever:
-        """Return the lever of this name. Raises LeverError if the workload has none.
-
-        Raises UsageError if no levers are known yet.
-        """
+        """Raise LeverError for an unknown name, and UsageError if no levers are known yet."""
         if not self.all:
             self._run.require("levers")
         if name in NEEDS_ROOT:
@@ -132,7 +123,6 @@ class LeverControl:
 
     @property
     def _changes(self) -> Settings:
-        """All requested changes that are not answered yet."""
         asked = {name: request.wish for name, request in self._run.asked_levers.items()}
         return {**self._run.snapshot.pending, **asked}
 
@@ -144,13 +134,11 @@ class LeverControl:
 
     @property
     def _on_cpu(self) -> bool:
-        """Whether the training runs on a CPU, or is planned to."""
         device = self._run.snapshot.device
         return device.kind == "cpu" if device is not None else self._run.plan.device == "cpu"
 
     @property
     def _on_cpu_values(self) -> Mapping[str, str]:
-        """The workload's defaults on a CPU; empty on a GPU."""
         entry = CATALOGUE.get(self._run.workload)
         return entry.on_cpu if entry and self._on_cpu else {}
 
@@ -161,16 +149,13 @@ class LeverControl:
         return not (self._on_cpu and lever is not None and lever.needs_gpu)
 
     def values(self, lever: Lever) -> tuple[MeasuredValue, ...]:
-        """Return the lever's values, each with its measurement in this run."""
         default = self._on_cpu_values.get(lever.name, lever.default_text)
         return measured_values(lever, self.value(lever), default, self.active, self._run.snapshot)
 
     def value(self, lever: Lever) -> str:
-        """Return the requested value, or else the active one."""
         return self.wanted.get(lever.name, lever.default_text)
 
     def rows(self) -> tuple[LeverRow, ...]:
-        """Return a row for each lever."""
         active, wanted, snapshot = self.active, self.wanted, self._run.snapshot
         newest = {shown.lever: shown for shown in snapshot.verdicts}
 
@@ -193,18 +178,16 @@ class LeverControl:
     # ── changes ─────────────────────────────────────────────────────────────────────────
 
     def change(self, lever: Lever, text: str) -> None:
-        """Request a value. Raises LeverError, listing the valid ones, and UsageError."""
+        """Raise LeverError, which lists the valid values."""
         self.check_settable(lever.name)
         self.set({lever.name: lever.canonical(text)})
 
     def step(self, name: str, direction: int) -> None:
-        """Request the neighbouring value. Raises LeverError and UsageError, as `change`."""
         self.check_settable(name)
         lever = self.lever(name)
         self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
 
     def use_row(self, result: Result) -> None:
-        """Set the levers as in a row of results. Raises UsageError if that is not possible."""
         self._check_levers()
         workload = self._run.workload
         if result.workload != workload:
@@ -229,7 +212,6 @@ class LeverControl:
         self._run.asked_levers |= {name: Request(number, value) for name, value in settings.items()}
 
     def check_settable(self, name: str) -> None:
-        """Raise UsageError if this lever cannot be changed."""
         self._check_levers()
         self.check_offered(name)
 
@@ -239,7 +221,6 @@ class LeverControl:
         return why_not("levers", self._run.snapshot) or self._run.why_busy
 
     def _check_levers(self) -> None:
-        """Raise UsageError if no lever can be changed now."""
         if (reason := self.why_fixed) is not None:
             raise UsageError(reason)
 
@@ -262,7 +243,6 @@ class LeverControl:
     # ── undo ────────────────────────────────────────────────────────────────────────────
 
     def go(self, way: Way) -> None:
-        """Undo the user's last lever change, or redo it. Raises UsageError if there is none."""
         self._check_levers()
         if (edit := self._edits.next(way)) is None:
             raise UsageError(f"there is no lever change to {way}")
@@ -270,18 +250,15 @@ class LeverControl:
         self._edits.went(way)
 
     def label(self, way: Way) -> str:
-        """Return what undo or redo would set: `pipelined=off`; empty if there is nothing to do."""
         edit = self._edits.next(way)
         return edit.label if edit else ""
 
     def settle(self) -> None:
-        """Drop edits that the training has refused, once it has answered all requests."""
         if self._is_settled:
             self._edits.settle(self._holds)
 
     @property
     def _is_settled(self) -> bool:
-        """Whether the present worker has answered all requests."""
         snapshot = self._run.snapshot
         answering = snapshot.state in ("training", "paused")
         return answering and not self._run.is_open(self._run.asked_restart) and not self._changes
@@ -295,5 +272,4 @@ class LeverControl:
         )
 
     def forget_edits(self) -> None:
-        """Forget all edits: another workload has other levers."""
         self._edits = UndoStack()

@@ -1,7 +1,4 @@
-"""What is known of a lever: its row, and the values it may have, with what A/Bs have shown.
-
-Only what was measured with the present values of all other levers is used.
-"""
+"""A lever's row and values; only what was measured with the present other levers counts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -45,7 +42,6 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def rate_unit(results: Iterable[Result]) -> str:
-    """Return the unit of the rates of these rows."""
     measured = [row for row in results if row.steps]
     counted = not measured or any(row.samples_per_s is not None for row in measured)
     return "samples/s" if counted else "steps/s"
@@ -54,7 +50,6 @@ def rate_unit(results: Iterable[Result]) -> str:
 def measured_values(
     lever: Lever, now: str, default: str, active: Mapping[str, str], snapshot: Snapshot
 ) -> tuple[MeasuredValue, ...]:
-    """Return the lever's values in order, the present value `now` among them."""
     others = {name: value for name, value in active.items() if name != lever.name}
     verdicts = dict(_verdicts(lever.name, now, others, snapshot))
     expected = fitting(lever, {**active, lever.name: now}, snapshot)
@@ -93,7 +88,6 @@ def _verdicts(
 
 
 def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
-    """Return the known values and the neighbours of the present one."""
     values = set(known)
     for direction, steps in ((-1, STEPS_DOWN), (1, STEPS_UP)):
         value = now
@@ -127,7 +121,6 @@ def fitting(lever: Lever, active: Mapping[str, str], snapshot: Snapshot) -> Fore
 
 
 def _fits(value: str, expected: Forecast | None) -> str:
-    """Return a clause with the estimate of whether a batch fits; empty if there is none."""
     if expected is None:
         return ""
     tensors_mib, held_mib = expected.tensors.at(int(value)), expected.held.at(int(value))

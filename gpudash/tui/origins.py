@@ -20,7 +20,6 @@ VARIES_TICKS, LEAST_TICKS = 20, 5
 
 
 def origin_lines(snapshot: Snapshot) -> Iterator[str]:
-    """Yield each number that is shown, with all that is known of where it is from."""
     phases = {part.metric: part.label for part in parts_of(snapshot)}
     for name, metric in METRICS.items():
         label = phases.get(name) if metric.kind == "phase" else metric.label
@@ -34,13 +33,12 @@ def origin_lines(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _value(snapshot: Snapshot, name: str, metric: Metric) -> str:
-    """Return the value with its unit."""
     text = quantity(name, value_of(snapshot, name, NOW))
     return f"{text} ms" if metric.unit == "ms" and text != fmt.ABSENT else text
 
 
 def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
-    """Return meaning, formula, source, age and uncertainty of a number, by those words."""
+    """Return formula, source, age and uncertainty by these words, the meaning by an empty one."""
     metric = METRICS[name]
     varies = _varies(snapshot, name)
     return {
@@ -53,7 +51,6 @@ def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
 
 
 def _of(metric: Metric, lately: str) -> str:
-    """Return what goes into the formula; of steps, those of the time that the charts name."""
     window = {
         "utilisation": f", each a mean over up to {UTIL_WINDOW_S:g} s before it",
         "activity": ", each a mean since the one before",
@@ -68,7 +65,6 @@ def _of(metric: Metric, lately: str) -> str:
 
 
 def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:
-    """Return how long ago the newest value was measured."""
     reading = reading_of(snapshot, name)
     if reading is not None and name in reading.values:
         slow = ", slow calls up to 1 s before" if metric.window == "activity" else ""
@@ -82,7 +78,6 @@ def _age(snapshot: Snapshot, name: str, metric: Metric) -> str:
 
 
 def _varies(snapshot: Snapshot, name: str) -> str:
-    """Return how much the newest ticks differ; empty with too few."""
     values = [one for one in _past(snapshot.series, name)[-VARIES_TICKS:] if fmt.is_measured(one)]
     if len(values) < LEAST_TICKS or not fmean(values):
         return ""

@@ -53,7 +53,7 @@ class Panels:
         self.scrubber = Scrubber(id="scrubber")
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
-        """Pass a snapshot and new lines to every part but answer and footer."""
+        """Skip answer and footer."""
         snapshot, levers = control.snapshot, control.levers
         undo, redo = levers.label("undo"), levers.label("redo")
         with self.header.contained():
@@ -75,7 +75,6 @@ class Panels:
             self.scrubber.show(snapshot.playback)
 
     def show_charts(self, snapshot: Snapshot, time: TimeView) -> None:
-        """Pass a snapshot and the time range to the charts."""
         for chart in self.charts:
             with chart.contained():
                 chart.show(snapshot, time)
@@ -87,7 +86,6 @@ class Panels:
         view: View,
         size: tuple[int, int],
     ) -> None:
-        """Show the keys that matter now."""
         with self.footer.contained():
             self.footer.show(
                 bars.footer(
@@ -101,7 +99,6 @@ class Panels:
             )
 
     def wanted(self, shown: PanelChoice) -> PanelChoice:
-        """Return the choice of panels with the rows that they need."""
         return replace(
             shown,
             lanes=self.answer.lanes,

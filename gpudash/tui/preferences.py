@@ -31,7 +31,7 @@ class Appearance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choices(setting: str) -> Sequence[str]:
-    """Return the valid values of `theme` or `pane`."""
+    """Return the valid values; `setting` is `theme` or `pane`."""
     if setting == "pane":
         return get_args(Tab)
     from textual.theme import BUILTIN_THEMES  # noqa: PLC0415  # `gpudash info` needs no Textual
@@ -52,5 +52,4 @@ def save(preferences: Preferences) -> Thread:
 
 
 def place() -> Path:
-    """Return the file's path."""
     return user_state_path("gpudash") / "preferences.json"

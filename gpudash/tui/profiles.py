@@ -27,12 +27,11 @@ class ShownProfile(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> ShownProfile:
-    """Return the timeline of a trace. Raises UsageError for a file that is no trace."""
+    """Raise UsageError for a file that is no trace."""
     return ShownProfile(path, timeline_of(read(path)))
 
 
 def sum_up(shown: ShownProfile, before: ShownProfile | None) -> ShownProfile:
-    """Return the profile with its summary, and with that of the previous profile."""
     return msgspec.structs.replace(
         shown, summary=_summary(shown), before=None if before is None else _summary(before)
     )
@@ -52,10 +51,7 @@ def folder() -> Path:
 
 
 def new_path(workload: str, recording: str | None, now: datetime) -> Path:
-    """Return the path of the next trace: beside the recording, or else in `folder()`.
-
-    Old traces in the folder are removed. Raises OSError if the folder cannot be made.
-    """
+    """Without a recording, remove old traces in `folder()`; raise OSError if it cannot be made."""
     if recording is not None:
         beside = Path(recording).expanduser().absolute()
         return beside.with_name(f"{beside.stem}-profile-{now:%H%M%S}.json")

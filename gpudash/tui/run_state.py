@@ -56,10 +56,7 @@ class RunState:
 
     @cached_property
     def engine(self) -> "Session":
-        """The run; opened at first use, so that the first frame need not wait for it.
-
-        Its methods return at once, except `close`.
-        """
+        """The run, opened at first use; its methods return at once, except `close`."""
         return self._open_engine()
 
     def is_open(self, request: Request[WishT] | None) -> bool:
@@ -87,7 +84,6 @@ class RunState:
 
     @property
     def workload(self) -> str:
-        """The workload on screen."""
         return self.snapshot.workload or self.plan.workload
 
     @property
@@ -97,7 +93,6 @@ class RunState:
 
     @property
     def alive(self) -> bool:
-        """Whether a worker runs or is being started."""
         return self.begun and not self.dead
 
     @property
@@ -107,7 +102,6 @@ class RunState:
 
     @property
     def pausing(self) -> bool:
-        """Whether the training is paused or will be."""
         asked = self.asked_pause
         return is_pausing(self.snapshot) if asked is None else asked.wish
 
@@ -128,7 +122,6 @@ class RunState:
 
     @property
     def slowing(self) -> bool:
-        """Whether the parts of a step are being slowed."""
         shown = self.snapshot.slowing
         return shown is not None and not shown.is_over
 
@@ -173,7 +166,6 @@ class Quiet:
 
     @property
     def answer(self) -> Answer | None:
-        """The last answer of this training; None before the first one."""
         return self._answered.answer
 
     @property

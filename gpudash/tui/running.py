@@ -1,7 +1,6 @@
 """The two ways to run the app: until the user or a signal ends it, and headless for one frame.
 
-Writing to a terminal that is gone or stalled blocks Textual's event loop. A signal handler of the
-loop would never run then.
+Writing to a gone or stalled terminal blocks Textual's loop: no signal handler of it would run.
 """
 
 import asyncio
@@ -36,7 +35,6 @@ TRAINED_S = 5.0
 
 
 def run_dashboard(app: Dashboard) -> int:
-    """Run the dashboard until the user leaves; return the exit code."""
     # a lambda, as reading `engine` opens it, and the first frame must not wait for that
     leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
     app.run()
@@ -87,10 +85,7 @@ def one_frame(
     in_color: bool,
     ascii_only: bool,
 ) -> tuple[str, Snapshot]:
-    """Return the dashboard's frame once it `is_time`, and the snapshot at that moment.
-
-    The frame of a finished run is from the last moment of its training: later there are no rates.
-    """
+    """Take a finished run's frame from its last moment of training: later there are no rates."""
     app = Dashboard(open_engine, plan, ascii_only=ascii_only)
     frame: list[str] = []
     found = app.control.snapshot

@@ -1,8 +1,7 @@
 """Fold a run's events and samples into the snapshot that a screen shows.
 
-The view keeps the recent past and a table of results, so neither its memory nor the cost of a
-snapshot grows with the run. It reads no clock: callers pass `now_s`. What each rank tells is folded
-in `ranks/`; here are the job, its past, and what concerns the session.
+Neither its memory nor the cost of a snapshot grows with the run. It reads no clock: callers pass
+`now_s`. What each rank tells is folded in `ranks/`.
 """
 
 from collections import deque
@@ -67,13 +66,11 @@ from workloads.levers import phrase
 
 
 def owners_title(memory: MemoryOwners) -> str:
-    """Return the title of the owners' lines."""
     when = "over two steps" if memory.answers else "when memory ran out"
     return f"device memory: at most {fmt.memory(memory.peak_mib)} in tensors {when}"
 
 
 def owner_lines(memory: MemoryOwners) -> list[str]:
-    """Return a line for each owner: how much, what for, and where it was allocated."""
     if not memory.owners:
         return ["nothing was allocated"]
     sizes = [fmt.memory(one.mib) for one in memory.owners]
@@ -131,7 +128,6 @@ class LiveView:
         self._plan(plan)
 
     def take(self, envelope: Envelope) -> None:
-        """Fold one message; of ranks other than 0 the job's values alone depend."""
         before = self._state
         self.ranks.take(envelope)
         if not envelope.rank:
@@ -168,7 +164,6 @@ class LiveView:
         return tuple(self._markers)
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
-        """Return the snapshot to show at `now_s`."""
         rate = self._rate(now_s, hangs=hang is not None)
         lead, process = self.ranks.lead, self._state.process
         whole = self.ranks.of_all(lead.report)
@@ -209,7 +204,6 @@ class LiveView:
         )
 
     def _await(self, sentence: str) -> None:
-        """Forget one worker and wait for the next."""
         state = self._state
         kept = {name: getattr(self._known, name) for name in Run.__struct_fields__}
         self._known = Training(
@@ -238,10 +232,7 @@ class LiveView:
             self._known.profile_refusal = ""
 
     def _restart(self, state: State) -> None:
-        """Wait for another worker; series, markers and results are kept.
-
-        Another workload begins anew: nothing of the one before can be compared with it.
-        """
+        """Keep series, markers and results, unless the workload is another one."""
         workload = state.workload
         self._leave_block(state.at_s)
         if state.at_s < self._began_s:  # a recording that begins with it
@@ -269,7 +260,6 @@ class LiveView:
             self._notice = verdict
 
     def _compare(self, shown: ComparisonShown) -> None:
-        """Show a comparison; keep it once it is concluded."""
         known, before = self._known, self._known.comparison
         others = {name: value for name, value in known.settings.items() if name != shown.lever}
         known.comparison = replace(shown, settings=others)
@@ -279,7 +269,6 @@ class LiveView:
             self._verdicts.append((known.workload, known.comparison))
 
     def _fold_session(self, item: Event) -> None:
-        """Fold a message of the session, or of a source about itself."""
         match item:
             case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
@@ -322,7 +311,6 @@ class LiveView:
 
     @property
     def _state(self) -> State:
-        """Rank 0's newest one."""
         return self.ranks.lead.state
 
     @property
@@ -332,17 +320,14 @@ class LiveView:
 
     @property
     def _stands(self) -> bool:
-        """Whether it does something other than steps."""
         return self._state.phase == "paused"
 
     @property
     def _in_blocks(self) -> bool:
-        """Whether the blocks of a comparison are trained."""
         return self._state.run is not None
 
     @property
     def _is_slowing(self) -> bool:
-        """Whether the blocks are those of a proof by slowing."""
         return self._known.slowing is not None and not self._known.slowing.is_over
 
     @property
@@ -350,7 +335,6 @@ class LiveView:
         return self._state.since_s if self._state.phase in ENDED else None
 
     def _turn(self, state: State, before: State) -> None:
-        """Follow the training into its next state."""
         if state.phase == "starting":
             self._restart(state)
             return
@@ -409,7 +393,6 @@ class LiveView:
         self._enter_block(state)
 
     def _enter_block(self, state: State) -> None:
-        """Note which side of the comparison is trained from here on."""
         shown = self._known.comparison if not self._is_slowing else None
         value = state.settings.get(shown.lever) if shown and state.block is not None else None
         if shown is not None and value in (shown.a, shown.b):
@@ -421,7 +404,6 @@ class LiveView:
             self._blocks[-1] = replace(self._blocks[-1], end_s=at_s - self._began_s)
 
     def _enter(self, state: State, before: State) -> None:
-        """Show the settings after a user's change, or after the blocks."""
         self._known.notes, self._known.requested = _texts(state.notes), state.requested
         changes = state.changes
         if state.answers:
@@ -488,7 +470,6 @@ class LiveView:
 
     @property
     def _pending(self) -> Settings:
-        """Requested settings that differ from the active ones."""
         active, asked = self._known.settings, Settings()
         for command in self._requests.values():
             if isinstance(command, Change):
@@ -497,17 +478,15 @@ class LiveView:
 
     @property
     def _pausing(self) -> bool | None:
-        """Whether a pause is requested (True) or to go on (False); None without a request."""
+        """None without a request to pause (True) or to go on (False)."""
         asked = [one for one in self._requests.values() if isinstance(one, Pause | Resume)]
         return isinstance(asked[-1], Pause) if asked else None
 
     @property
     def _is_paused(self) -> bool:
-        """Whether the training is paused on request."""
         return self._stands and self._state.why == "asked"
 
     def _word(self) -> ShownState:
-        """Return the state as one word."""
         if self._is_paused:
             return "paused"
         match self._state.phase:
@@ -539,10 +518,7 @@ class LiveView:
         return f"{sentence} – {self._notice}" if self._notice else sentence
 
     def _first_step(self, now_s: float) -> str:
-        """Return the settings whose first step takes long, and its time so far; else nothing.
-
-        The newest request may be for others: a key held down asks for one after another.
-        """
+        """Name the settings that the worker tries: the newest request may be for others."""
         if not self._untried or self._stands or self._in_blocks:
             return ""
         for_s = now_s - max(self.ranks.lead.busy_since_s, self._state.at_s)
@@ -563,11 +539,9 @@ class LiveView:
         return quiet_s if self._is_late(quiet_s, QUIET_S) else None
 
     def _is_late(self, quiet_s: float, least_s: float) -> bool:
-        """Return whether a step takes longer than this, and than three times the longest one."""
         return quiet_s > least_s and quiet_s > 3 * self.ranks.lead.recent.longest_s()
 
     def _others_now(self, now_s: float) -> OtherJobs | None:
-        """Return what other jobs use; None if that was not read lately."""
         read = self._other_jobs
         return read if read is not None and now_s - read.at_s < OTHERS_S else None
 

@@ -1,8 +1,8 @@
 """Fold steps into the results table, a row for each setting. Memory does not grow with the run.
 
 Warm-up steps after a start, a change or a pause are left out. A rate is the number of steps over
-the sum of their durations. A step's duration contains neither pauses nor lever changes, so a pause
-lowers no rate. A row without counted steps is dropped when the next one begins.
+the sum of their durations, which contain neither pauses nor lever changes. A row without counted
+steps is dropped when the next one begins.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ TICK_S = 0.1
 
 
 class Metered:
-    """One setting."""
+    """Energy of one setting."""
 
     def __init__(self) -> None:
         self._last: tuple[float, float] | None = None  # moment and joules
@@ -31,7 +31,7 @@ class Metered:
         self._is_first = True  # no time of the stretch has counted yet
 
     def add(self, at_s: float, energy_j: float, since_s: float) -> None:
-        """Add a reading; the setting has trained since `since_s` without a break."""
+        """Take a reading; the setting has trained since `since_s` without a break."""
         last = self._last
         if last is not None and last[0] == at_s:  # told again
             return
@@ -45,7 +45,6 @@ class Metered:
         self._is_first = False
 
     def of_sample(self, samples_per_s: float | None) -> SampleEnergy | None:
-        """Return the energy of a sample at this rate; None if too little is known."""
         if not samples_per_s or self._seconds < LEAST_S or not self._joules:
             return None
         joules = self._joules / self._seconds / samples_per_s
@@ -80,7 +79,6 @@ class _Row:
         self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
     def count(self, finished: Step, own: Step) -> None:
-        """Count a finished step, unless it is warm-up; `own` is rank 0's part of it."""
         step, own_step = warm(finished), warm(own)
         if step is None or own_step is None:
             return
@@ -98,7 +96,6 @@ class _Row:
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
-        """Add a sample if it was taken while counted steps ran."""
         if self.span is None or not self.span[0] <= sample.at_s <= self.span[1]:
             return
         if isinstance(sample, GpuReading):
@@ -117,10 +114,7 @@ class _Row:
         return None if samples is None or not self.busy_s else samples / self.busy_s
 
     def result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
-        """Return the row as shown; the same object while nothing changed.
-
-        `own` are the script's own settings.
-        """
+        """Return the same object while nothing changed."""
         key = (number, live, first, own)
         if self.shown is None or self.shown[0] != key:
             self.shown = (key, self._result(number, first, own, live=live))
@@ -154,21 +148,19 @@ class SettingsHistory:
         self._waiting: deque[Reading] = deque(maxlen=1024)  # taken after the newest step known
 
     def start(self, segment: int, workload: str, settings: Settings) -> None:
-        """Begin the first row of a new worker."""
         self._waiting.clear()
         self._begin(_Row(segment, workload, settings))
 
     def offered(self, own: Settings) -> None:
-        """Set the script's own settings."""
         self._own = own
 
     def change(self, segment: int, settings: Settings) -> None:
-        """Begin a segment's row; steps still on the device count in the row before."""
+        """Count steps still on the device in the row before."""
         if self._rows:
             self._begin(_Row(segment, self._rows[-1].workload, settings))
 
     def go_on(self, segment: int) -> None:
-        """Continue the newest row with this segment; those between belong to no row."""
+        """Give the newest row this segment; those between belong to no row."""
         if self._rows:
             self._rows[-1].segment = segment
 
@@ -179,11 +171,7 @@ class SettingsHistory:
             self._begin(_Row(row.segment, row.workload, row.settings))
 
     def step(self, step: Step, own: Step | None = None) -> None:
-        """Count a finished step in the newest row of its segment.
-
-        `own` is what rank 0 has of it, where there are several ranks: without samples, where they
-        are not all that its GPU is at work on.
-        """
+        """`own` is rank 0's part, without samples where they are not all that its GPU works on."""
         row = next((row for row in reversed(self._rows) if row.segment <= step.segment), None)
         if row is None or row.segment != step.segment:
             return
@@ -192,7 +180,7 @@ class SettingsHistory:
             row.sample(self._waiting.popleft())
 
     def sample(self, sample: GpuReading | HostReading) -> None:
-        """Add a sample; it counts once the step in which it was taken is known."""
+        """Count it once the step in which it was taken is known."""
         row = self._rows[-1] if self._rows else None
         if row is not None and row.span is not None and sample.at_s <= row.span[1]:
             row.sample(sample)
@@ -200,7 +188,7 @@ class SettingsHistory:
             self._waiting.append(sample)
 
     def results(self, *, live: bool) -> tuple[Result, ...]:
-        """Return the table; `live` says whether the last row is still growing."""
+        """`live` says whether the last row is still growing."""
         shown = [row for row in self._rows if row.steps or row is self._rows[-1]]
         results: list[Result] = []
         for index, row in enumerate(shown):
@@ -218,10 +206,7 @@ class SettingsHistory:
 
 
 def _configuration(row: _Row, first: _Row, own: Settings) -> str:
-    """Return how a row differs from the first row, and the first row from the script.
-
-    The first row of a gpudash workload is named by its main levers.
-    """
+    """Say how a row differs from the first, and the first from the script."""
     if row is first and not own:
         return " ".join(_named(dict(list(row.settings.items())[:2]), {}))
     if row is first:
@@ -231,5 +216,4 @@ def _configuration(row: _Row, first: _Row, own: Settings) -> str:
 
 
 def _named(settings: Settings, base: Settings) -> list[str]:
-    """Return the settings that differ from `base`."""
     return [f"{name}={value}" for name, value in settings.items() if base.get(name) != value]

@@ -1,14 +1,12 @@
 """Account for a run's wall time, unattributed time included. No I/O, no clock.
 
-From a worker's start to the end of its newest step, or to its own end, every moment lies in a step
-or in a gap between steps. In a gap the run is paused, evaluates, saves a checkpoint, is profiled or
-changes levers; otherwise the gap is unattributed. From one worker's last step until the next worker
-is ready, the run restarts, unless it had ended. In a step the device was at work (overlap counted
-once) or idle. Idle time is data wait as far as the host waited for a batch, and else unattributed.
+Every moment lies in a step or in a gap between steps. In a gap the run is paused, evaluates, saves
+a checkpoint, is profiled, changes levers or restarts; otherwise the gap is unattributed. In a step
+the device was at work (overlap counted once) or idle. Idle time is data wait as far as the host
+waited for a batch, and else unattributed.
 
 Phases are measured in some steps only. Their shares stand for the steps since the previous measured
-ones, so that a share never reaches back. On a CPU every step reports its CPU time: the device was
-at work for so long, and time lost to other processes is unattributed. A rank that waits in a
+ones. On a CPU the device was at work for the CPU time of the step. A rank that waits in a
 collective needs no CPU. That wait is work too, as on a GPU, where the collective's kernel waits.
 """
 
@@ -52,17 +50,14 @@ class TimeBreakdown(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unattributed_share(self) -> float | None:
-        """Unattributed part of the wall time, 0 to 1; None if no time has passed."""
         return self.unattributed_s / self.wall_s if self.wall_s > 0 else None
 
     def since(self, before: "TimeBreakdown") -> "TimeBreakdown":
-        """Return the time added after `before`."""
         return TimeBreakdown(
             **{name: spent_s - getattr(before, name) for name, spent_s in asdict(self).items()}
         )
 
     def rounded(self) -> "TimeBreakdown":
-        """Return the breakdown in whole microseconds, for a file."""
         return TimeBreakdown(**{name: round(s, 6) for name, s in asdict(self).items()})
 
 
@@ -79,7 +74,6 @@ class TimeAccount:
         self._measured_s = self._busy_s = self._waited_s = 0.0  # in the report being folded
 
     def fold(self, item: Event | Reading) -> None:
-        """Fold one record."""
         match item:
             case State():
                 self._turn(item)
@@ -91,17 +85,13 @@ class TimeAccount:
                 self._stretches.append((item.at_s - item.seconds, item.at_s, "phases"))
 
     def account(self) -> TimeBreakdown:
-        """Return the breakdown up to the newest step."""
         shared_s = self._shared()
         return TimeBreakdown(
             **{name: s + shared_s.get(name, 0.0) for name, s in self._spent_s.items()}
         )
 
     def settled(self) -> TimeBreakdown:
-        """Return the breakdown and fix it: later measurements do not change this time.
-
-        So the time that a recording adds to it is the recording's own.
-        """
+        """Fix the time up to here, so that what a recording adds is the recording's own."""
         self._book(**self._shared())
         self._unshared_s = 0.0
         return self.account()
@@ -166,7 +156,6 @@ class TimeAccount:
             self._unshared_s = self._measured_s = self._busy_s = self._waited_s = 0.0
 
     def _shared(self) -> dict[str, float]:
-        """Return the parts of the time in steps not shared out yet."""
         busy_s = self._unshared_s * self._shares[0]
         waited_s = min(self._unshared_s * self._shares[1], self._unshared_s - busy_s)
         left_s = self._unshared_s - busy_s - waited_s

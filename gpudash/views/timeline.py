@@ -66,11 +66,9 @@ class Row(msgspec.Struct, frozen=True):
     """Of a row of phases: the index of each stretch in `PHASES`."""
 
     def phase(self, position: int) -> Phase | None:
-        """Return the phase of a stretch; None in other rows."""
         return None if self.phases is None else PHASES[self.phases[position]]
 
     def end_us(self, position: int) -> float:
-        """Return an event's end as drawn."""
         return float(self.begin_us[position] + self.busy_us[position + 1] - self.busy_us[position])
 
 
@@ -111,7 +109,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def timeline_of(trace: Trace) -> Timeline:
-    """Return the rows of a trace; this takes seconds for millions of events."""
+    """Lay out a trace; this takes seconds for millions of events."""
     events = trace.events
     ends = [float(events.end_us.max())] if len(events) else []
     length_us = max([*ends, *(step.end_us for step in trace.steps)], default=0.0)
@@ -138,7 +136,6 @@ def _device_rows(trace: Trace, kind: LaneKind) -> Iterator[Row]:
 
 
 def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
-    """Yield a row of a thread's waits, and a row for each depth."""
     events, lane = trace.events, trace.lanes[index]
     # a step is drawn as a border
     drawn = events.are(*ON_HOST) & (events.lane == index) & ~trace.named(STEP.fullmatch)
@@ -154,7 +151,6 @@ def _host_rows(trace: Trace, index: int) -> Iterator[Row]:
 
 
 def _depths(events: TraceEvents, chosen: Indices) -> NDArray[np.int64]:
-    """Return how many events of a thread enclose each one: begun before it, and not ended."""
     begin = events.begin_us[chosen]
     duration = np.maximum(events.duration_us[chosen], LEAST_US)
     order = np.lexsort((-duration, begin))  # of two that begin together the longer encloses
@@ -188,7 +184,6 @@ def _drawn(
 
 
 def _phases(trace: Trace) -> Iterator[Row]:
-    """Yield a row of what the training does at each moment, if the trace tells more than copies."""
     found = phases(trace)
     if not found.keys() - {"copy", "communication", "other"}:
         return
@@ -206,7 +201,6 @@ def _phases(trace: Trace) -> Iterator[Row]:
 
 
 def _overlap(streams: list[Row]) -> Row:
-    """Return the stretches in which two streams or more are at work."""
     both = overlap([Spans(row.begin_us, row.begin_us + np.diff(row.busy_us)) for row in streams])
     real = both.end_us - both.begin_us > LEAST_US
     none = np.full(int(real.sum()), -1, dtype=np.int32)
@@ -217,7 +211,6 @@ def _overlap(streams: list[Row]) -> Row:
 
 
 def cells_of(row: Row, begin_us: float, end_us: float, columns: int) -> Cells:
-    """Return what the row shows between two moments in `columns` cells."""
     edges = np.linspace(begin_us, end_us, columns + 1)
     begin, busy, count = row.begin_us, row.busy_us, len(row.begin_us)
     if not count:
@@ -237,7 +230,6 @@ def cells_of(row: Row, begin_us: float, end_us: float, columns: int) -> Cells:
 def _fullest(
     row: Row, first: NDArray[np.int64], stop: NDArray[np.int64], edges: Times
 ) -> NDArray[np.int64]:
-    """Return the event from `first` to before `stop` that fills most of each cell; -1 for none."""
     last = np.maximum(stop - 1, 0)
     heads, tails = (_inside(row, at, edges) for at in (np.minimum(first, last), last))
     best = np.where(tails > heads, last, first)
@@ -250,7 +242,6 @@ def _fullest(
 
 
 def _inside(row: Row, position: NDArray[np.int64], edges: Times) -> Times:
-    """Return how much of each event lies in its cell, in µs."""
     begin = row.begin_us[position]
     end = begin + row.busy_us[position + 1] - row.busy_us[position]
     return np.asarray(np.minimum(end, edges[1:]) - np.maximum(begin, edges[:-1]))
@@ -260,14 +251,13 @@ def _inside(row: Row, position: NDArray[np.int64], edges: Times) -> Times:
 
 
 def beside(row: Row, at_us: float, direction: int) -> int | None:
-    """Return the first event that begins after this moment (+1), or the last before it (-1)."""
+    """`direction` is +1 for the first event that begins later, −1 for the last one before."""
     side: Literal["left", "right"] = "right" if direction > 0 else "left"
     position = int(np.searchsorted(row.begin_us, at_us, side=side)) - (direction < 0)
     return position if 0 <= position < len(row.begin_us) else None
 
 
 def longest(trace: Trace, row: Row, begin_us: float, end_us: float) -> int | None:
-    """Return the longest event that begins between two moments and is work; None for none."""
     first, stop = np.searchsorted(row.begin_us, (begin_us, end_us))
     events = row.events[first:stop]
     works = trace.events.are("operator", "kernel", "copy", "set")[events]
@@ -277,7 +267,7 @@ def longest(trace: Trace, row: Row, begin_us: float, end_us: float) -> int | Non
 
 
 def matches(timeline: Timeline, text: str) -> Indices:
-    """Return events with `text` in their name: the device's, or all if the device has none."""
+    """Search the device's events, or all if the device has none."""
     trace, sought = timeline.trace, text.casefold()
     found = trace.named(lambda name: sought in name.casefold())
     on_device = found & trace.events.are(*ON_DEVICE)
@@ -285,7 +275,7 @@ def matches(timeline: Timeline, text: str) -> Indices:
 
 
 def place_of(timeline: Timeline, event: int) -> tuple[int, int] | None:
-    """Return row and position of an event; None if it is not drawn."""
+    """None if the event is not drawn."""
     lane = timeline.trace.events.lane[event]
     for number, row in enumerate(timeline.rows):
         if row.lane == lane and row.kind != "waits":
@@ -296,7 +286,6 @@ def place_of(timeline: Timeline, event: int) -> tuple[int, int] | None:
 
 
 def details_of(timeline: Timeline, row: Row, position: int) -> Details:
-    """Return what is known of an event of the row."""
     event = int(row.events[position])
     begin_us = float(row.begin_us[position])
     if event < 0:
@@ -327,7 +316,6 @@ def details_of(timeline: Timeline, row: Row, position: int) -> Details:
 
 
 def _around(timeline: Timeline, event: int) -> list[int]:
-    """Return the events of the same thread that enclose this one, the outermost first."""
     found = place_of(timeline, event)
     if found is None:
         return []

@@ -1,9 +1,8 @@
 """Keep the whole run in ticks, for charts: recent ticks are short, older ones are merged.
 
-Memory does not grow with the run: if there are too many merged ticks, neighbours merge in pairs.
-A step counts in every tick it overlaps, by the share of its duration in that tick. So a step of
-three seconds draws a level line, and rates times tick lengths add up to the steps trained. A tick's
-times weigh its steps by that share.
+If there are too many merged ticks, neighbours merge in pairs. A step counts in every tick it
+overlaps, by the share of its duration in that tick. So a step of three seconds draws a level line,
+and rates times tick lengths add up to the steps trained.
 """
 
 from collections.abc import Mapping
@@ -41,7 +40,6 @@ class _Tick:
         self.row: Values | None = None
 
     def values(self) -> dict[str, float]:
-        """Return the tick's values by metric."""
         values = self.readings.values()
         if self.covered:
             values["steps_per_s"] = self.steps / TICK_S
@@ -62,7 +60,6 @@ class _Merged:
         self._columns: dict[str, list[float | None]] = {}
 
     def add(self, values: Mapping[str, float], ticks: int = 1) -> None:
-        """Append `ticks` ticks that each have these values."""
         while ticks > 0:
             taken = min(ticks, self._width - self._open_ticks)
             self._open.add(values, taken)
@@ -73,7 +70,6 @@ class _Merged:
                 self._close()
 
     def columns(self) -> tuple[tuple[float, ...], dict[str, Values]]:
-        """Return the ends of the ticks in seconds, and their values by metric."""
         ends = tuple(end * TICK_S for end in self._ends)
         if not self._open_ticks:
             return ends, {name: tuple(column) for name, column in self._columns.items()}
@@ -116,7 +112,7 @@ class Ticks:
         self._stale = False  # a tick that was shown has changed
 
     def begin(self, at_s: float) -> None:
-        """Note that a worker is ready: whole ticks from here on can be covered."""
+        """Begin at whole ticks, as only those can be covered."""
         self._ready_from = max(self._ready_from, self._index(at_s) + 1)
 
     def cover(self, until_s: float) -> None:
@@ -132,7 +128,6 @@ class Ticks:
         self._merge()
 
     def step(self, step: Step) -> None:
-        """Spread a finished step over the ticks it overlaps."""
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         values = step.values | {"step_ms": step.step_ms}
@@ -153,7 +148,6 @@ class Ticks:
             self._touch(tick)
 
     def read(self, reading: Reading) -> None:
-        """Add a reading of the GPU that is shown, or of the training processes."""
         index = self._index(reading.at_s)
         self._sampled_to = max(self._sampled_to, index)
         tick = self._tick(index)
@@ -165,7 +159,7 @@ class Ticks:
         self._merge()
 
     def series(self) -> Series:
-        """Return the ticks that are over; the same object while nothing in them changed."""
+        """Return the same object while nothing changed in the ticks that are over."""
         newest = self._newest
         if self._stale or newest != self._shown_to:
             self._series = self._build(newest)
@@ -194,7 +188,6 @@ class Ticks:
         )
 
     def _row(self, index: int) -> Values:
-        """Return the tick's values in the order of the metrics known when the row was built."""
         tick = self._ticks.get(index)
         if tick is None:
             return ()
@@ -208,7 +201,7 @@ class Ticks:
         return floor((at_s - self._began_s) / TICK_S)
 
     def _tick(self, index: int) -> _Tick | None:
-        """Return the tick, created if missing; None for one before the run or already merged."""
+        """None for a tick before the run or already merged."""
         if index < self._merged.end:
             return None
         tick = self._ticks.get(index)
@@ -221,7 +214,6 @@ class Ticks:
         return max(self._covered_to, self._sampled_to)
 
     def _merge(self) -> None:
-        """Merge the oldest ticks once there are too many."""
         begin = self._merged.end or min(self._ticks, default=0)
         if self._newest - begin <= CAPACITY:
             return

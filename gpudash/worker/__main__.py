@@ -1,8 +1,7 @@
 """The worker process: `python -m gpudash.worker EVENTS_FD PARENT_PID SCRATCH PLAN_JSON`.
 
-Commands arrive on standard input, and events leave on EVENTS_FD. Standard output and error carry
-what the workload, torch or a crash prints. The first event leaves before torch is imported, so
-that the user knows what the wait is for.
+Commands arrive on standard input, and events leave on EVENTS_FD. The first one leaves before torch
+is imported, so that the user knows what the wait is for.
 """
 
 import faulthandler
@@ -58,7 +57,6 @@ CAN: tuple[Ability, ...] = (
 
 
 def main() -> int:
-    """Train as planned. Returns 0 when the plan was fulfilled or a Stop was obeyed."""
     faulthandler.enable()
     events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
@@ -75,7 +73,6 @@ def work(
     build: Callable[[Plan, EventPipe], tuple["Training", TrainingProcess]],
     train: Callable[["Training", Plan, Life], None],
 ) -> int:
-    """Build the planned training, run it, and report a failure. Returns the exit code."""
     training = None
     try:
         events.send(Hello(can=CAN, pid=os.getpid()))
@@ -101,10 +98,7 @@ def keep_sockets_in(directory: str) -> None:
 
 
 def take_input() -> int:
-    """Return a duplicate of standard input, and leave an empty one in its place.
-
-    Otherwise the user's code, or a process that it starts, could read commands away.
-    """
+    """Leave an empty standard input: the user's code could read commands away."""
     standard = sys.stdin.fileno()
     commands = os.dup(standard)
     with Path(os.devnull).open("rb") as nothing:
@@ -113,7 +107,6 @@ def take_input() -> int:
 
 
 def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
-    """Build the workload, and describe this process. Raises any error on the way."""
     # imported here because it takes seconds
     with without_collecting():
         from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # see above
@@ -127,7 +120,6 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
 
 
 def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
-    """Send the status line about the build, and return the device."""
     from gpudash.instrument.device import describe_device  # noqa: PLC0415  # imports torch
 
     described = describe_device(device)
@@ -136,7 +128,6 @@ def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
 
 
 def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
-    """Return what does not change while this process trains. It is ready now."""
     from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
 
     return TrainingProcess(
@@ -149,7 +140,6 @@ def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
 
 
 def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
-    """Return the first state of a training."""
     return State(
         at_s=process.ready_s,
         phase="training",
@@ -163,7 +153,6 @@ def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
 
 
 def train(training: "Training", plan: Plan, life: Life, commands: CommandPipe) -> None:
-    """Run the loop. Raises any error on the way."""
     from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
 
     with closing(training):
@@ -185,7 +174,6 @@ def describe(error: BaseException, workload: str, asked: Mapping[str, str]) -> S
 
 
 def failed(failure: Failed) -> State:
-    """Return the end of the training by a failure."""
     return State(at_s=time.monotonic(), phase="failed", failure=failure)
 
 

@@ -1,4 +1,4 @@
-"""`python -m gpudash.worker.describe NAME`: describe a user's own workload in one JSON line.
+"""`python -m gpudash.worker.describe NAME`: describes a user's own workload in one JSON line.
 
 This is a process of its own because it runs the user's code.
 """
@@ -17,7 +17,6 @@ from workloads.own.loading import find
 
 
 def describe(name: str) -> Description:
-    """Import the workload of this name, and return its description."""
     try:
         with without_collecting():
             entry = find(name)

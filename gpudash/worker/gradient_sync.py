@@ -23,7 +23,6 @@ class CommunicationMarks:
         return self._begin
 
     def collectives(self) -> Collectives:
-        """Return the collectives of a step, where the module is wrapped in DDP."""
         if isinstance(self.module, DistributedDataParallel):
             return collectives_of(self.module)
         return Collectives()
@@ -42,5 +41,4 @@ class CommunicationMarks:
         self._mark("backward")
 
 
-def _unmarked(_phase: str, /) -> None:
-    """Do nothing: no iteration is being measured."""
+def _unmarked(_phase: str, /) -> None: ...

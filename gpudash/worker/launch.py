@@ -1,7 +1,6 @@
 """Starts the ranks: `python -m gpudash.worker.launch EVENTS_FD PARENT_PID DIRECTORY PLAN_JSON`.
 
-torchrun starts them, and ends all of them if one fails. All ranks die with this process. This
-process dies with the dashboard's.
+All ranks die with this process, and it dies with the dashboard's.
 """
 
 import logging
@@ -26,7 +25,6 @@ LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 
 def main() -> int:
-    """Run the ranks to their end. Returns 0 if all have succeeded."""
     events_fd, parent_pid, directory, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
     take_input()

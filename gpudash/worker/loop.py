@@ -60,10 +60,7 @@ class Loop:
         self._decide_at, self._decided_segment = 1, 0
 
     def run(self) -> None:
-        """Train until done. Raises ParentGone, or what the workload raises.
-
-        An out-of-memory error gets notes: which batch would fit, and who owned most.
-        """
+        """Raise ParentGone, or what the workload raises: an out-of-memory error gets notes."""
         try:
             self._run()
         except (RuntimeError, MemoryError, OutOfMemory) as error:
@@ -106,7 +103,6 @@ class Loop:
         )
 
     def _serve(self, now_s: float) -> None:
-        """Report if it is due, and read commands."""
         self._due_s = now_s + DUE_EVERY_S
         reports = self._reports
         are_reported = self.training.is_measured and not self._commands.is_tracing
@@ -129,7 +125,7 @@ class Loop:
         return plan.duration_s is not None and self._has_lasted(plan.duration_s)
 
     def _has_lasted(self, duration_s: float) -> bool:
-        """Return whether the training has lasted so long; of several ranks, by rank 0's clock."""
+        """Decide by rank 0's clock if there are several ranks."""
         training, now_s = self.training, time.monotonic()
         left_s = self._began_s + duration_s - now_s
         if not training.is_shared:

@@ -23,7 +23,7 @@ class Loopback(RendezvousHandler):
     """The rendezvous of one machine and one torchrun: it waits for no other node."""
 
     def __init__(self, run_id: str) -> None:
-        """`run_id` is torchrun's name of the run. Raises OSError if there is no free port."""
+        """Raise OSError if there is no free port."""
         self._run_id = run_id
         listener = socket.create_server((ADDRESS, 0))
         self._port = listener.getsockname()[1]
@@ -36,31 +36,24 @@ class Loopback(RendezvousHandler):
         )
 
     def get_backend(self) -> str:
-        """Return the name of this backend."""
         return BACKEND
 
     @property
     def use_agent_store(self) -> bool:
-        """Whether the ranks use this store instead of making their own."""
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        """Return the store and the address of the ranks."""
         return RendezvousInfo(self._store, 0, 1, RendezvousStoreInfo(ADDRESS, self._port))
 
     def is_closed(self) -> bool:
-        """Return whether joining is closed; it never is."""
         return False
 
-    def set_closed(self) -> None:
-        """Do nothing: no other node would join."""
+    def set_closed(self) -> None: ...
 
     def num_nodes_waiting(self) -> int:
-        """Return how many other nodes want to join: none."""
         return 0
 
     def get_run_id(self) -> str:
-        """Return torchrun's name of the run."""
         return self._run_id
 
     def shutdown(self) -> bool:
@@ -69,8 +62,6 @@ class Loopback(RendezvousHandler):
 
 
 def register() -> None:
-    """Register the rendezvous with torchrun under `BACKEND`."""
-
     def made(parameters: RendezvousParameters) -> Loopback:
         return Loopback(parameters.run_id)
 

@@ -11,7 +11,7 @@ COMMUNICATION = "communication"
 
 
 def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[Phase, ...]:
-    """Return the phases of a step; `prepares` is the workload's label for `prepare`."""
+    """`prepares` is the workload's label for `prepare`."""
     label = {"prepare": prepares}
     return (
         *(Phase(name=name, label=label.get(name, name), lane="prepare") for name in PREPARE),
@@ -20,7 +20,6 @@ def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[P
 
 
 def phases_of_ranks(prepares: str = "prepare") -> tuple[Phase, ...]:
-    """Return the phases of a step of one of several ranks."""
     after_backward = TRAIN.index("backward") + 1
     train = (*TRAIN[:after_backward], COMMUNICATION, *TRAIN[after_backward:])
     return phases(prepares, train)

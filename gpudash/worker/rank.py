@@ -1,7 +1,6 @@
 """One of several ranks: `python -m gpudash.worker.rank DIRECTORY PLAN_JSON`, as torchrun starts it.
 
-It listens on a socket in the directory, as a process of a user's script does, and waits until the
-dashboard that started it connects.
+It listens on a socket in the directory, and waits until the dashboard that started it connects.
 """
 
 import faulthandler
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Train as planned. Returns 0 when the plan was fulfilled or a Stop was obeyed."""
     faulthandler.enable()
     die_with(os.getppid())
     directory, plan_json = sys.argv[1:]
@@ -52,13 +50,11 @@ def main() -> int:
 
 
 def await_dashboard(place: Rendezvous) -> socket.socket:
-    """Wait for the dashboard, and return the connection to it."""
     with closing(Endpoint(place.socket(os.getpid()))) as endpoint:
         return endpoint.wait()
 
 
 def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
-    """Join the other ranks, build the workload, describe this process. Raises any error."""
     with without_collecting():
         # the first optimizer would import it while the other ranks wait
         import torch._dynamo  # noqa: F401, PLC0415  # slow
@@ -80,7 +76,7 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
 
 
 def leave() -> None:
-    """Leave the process group. Only after success: else others may wait in a collective."""
+    """Call this only after success: else others may wait in a collective."""
     from torch import distributed  # noqa: PLC0415  # slow
 
     distributed.destroy_process_group()

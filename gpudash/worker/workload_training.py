@@ -1,8 +1,4 @@
-"""A workload as the loop that obeys sees it: a script whose levers are richer.
-
-A change may rebuild it and fail half-way, and a step may run out of memory. Then it goes back to
-the settings with which a warm step last finished.
-"""
+"""A workload as the loop that obeys sees it: a script whose levers are richer."""
 
 import time
 import traceback
@@ -53,14 +49,12 @@ class MemoryNeeds:
         self._needs: dict[frozenset[tuple[str, str]], dict[int, Need]] = {}
 
     def note(self, settings: Settings, memory: DeviceMemory) -> None:
-        """Record the device memory of a training with these settings, where it is known."""
         if memory.peak_mib is not None and memory.reserved_mib is not None:
             others, batch_size = _by_batch_size(settings)
             need = Need(memory.peak_mib, memory.reserved_mib)
             self._needs.setdefault(others, {})[batch_size] = need
 
     def why_not(self, failed: Settings, known: MemoryOwners | None) -> Iterator[str]:
-        """Yield clauses: which batch would have fitted, and who owned most, if they are known."""
         others, _ = _by_batch_size(failed)
         expected = forecast(self._needs.get(others, {}), capacity_mib(self._device))
         if expected is not None:
@@ -72,7 +66,6 @@ class MemoryNeeds:
 
 
 def _by_batch_size(settings: Settings) -> tuple[frozenset[tuple[str, str]], int]:
-    """Split settings into all others and the batch size."""
     others = frozenset(one for one in settings.items() if one[0] != "batch_size")
     return others, int(settings["batch_size"])
 
@@ -94,21 +87,17 @@ class WorkloadLevers:
 
     @property
     def settings(self) -> Settings:
-        """The active values."""
         return self._training.settings
 
     @property
     def warmup_steps(self) -> int:
-        """Warm-up steps after the newest `enter`."""
         return self._training.warmup_steps
 
     @property
     def burst_steps(self) -> int:
-        """Batches that arrive at a time after the newest `enter`."""
         return self._training.burst_steps
 
     def resolve(self, changes: Settings) -> Settings:
-        """Return all settings after these changes. Raises Refusal."""
         return self._or_refuse(lambda: self._training.resolve(changes))
 
     def needs_call(self, wanted: Settings) -> bool:  # noqa: ARG002  # as a script's
@@ -124,11 +113,10 @@ class WorkloadLevers:
         self._training.keep_loaders(keeps=in_blocks)
 
     def restore(self) -> None:
-        """Put back what the training began with."""
         self._training.recover(self._first)
 
     def _or_refuse(self, act: Callable[[], ResultT]) -> ResultT:
-        """Run `act`. Raises Refusal also for an error of the user's code."""
+        """Raise Refusal also for an error of the user's code."""
         try:
             return act()
         except LeverError as error:
@@ -188,54 +176,46 @@ class WorkloadTraining(CommandedTraining):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
         return self._training.device
 
     @property
     def world_size(self) -> int:
-        """How many processes train together."""
         return self._world_size
 
     @property
     def precision(self) -> str:
-        """The precision of matrix products, as `Peak` names it; empty if not known."""
         return self._training.settings.get("precision", "")
 
     @property
     def is_compiled(self) -> bool:
-        """Whether a graph replays the operators, which are then not counted."""
+        """A graph replays the operators, which are then not counted."""
         settings = self._training.settings
         return "on" in (settings.get("compile"), settings.get("cuda_graph"))
 
     @property
     def notes(self) -> tuple[Note, ...]:
-        """Remarks on the settings."""
         return tuple(Note(lever=lever, text=text) for lever, text in self._training.notes.items())
 
     def owned(self) -> tuple[Iterable[nn.Module], Iterable[Optimizer]]:
-        """Return the modules and the optimizers."""
         return self._training.owned()
 
     # ── its steps ───────────────────────────────────────────────────────────────────────
 
     @property
     def step(self) -> int:
-        """The newest step that is trained."""
         return self._training.trained_steps
 
     @property
     def taken(self) -> int:
-        """The number of batches taken: on two streams one is prepared ahead."""
+        """Batches taken: on two streams one is prepared ahead."""
         return self._training.trained_steps + self._training.pending
 
     @property
     def is_filled(self) -> bool:
-        """Whether the next step both trains and prepares."""
         training = self._training
         return training.pending > 0 or training.settings.get("pipelined") != "on"
 
     def take(self) -> None:
-        """Take one batch."""
         training = self._training
         if self.slowing.is_on:
             self.slowing.step()
@@ -249,7 +229,6 @@ class WorkloadTraining(CommandedTraining):
             self.clock.end(training.trained_steps, trained.samples, trained.loss, training.data_s)
 
     def drain(self) -> None:
-        """Train on the batch that is prepared ahead, if there is one."""
         training = self._training
         if training.pending and self.is_measured:
             trained = training.drain(self._begin())
@@ -259,7 +238,6 @@ class WorkloadTraining(CommandedTraining):
             training.drain()
 
     def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
-        """Have these called at each mark and new name of a phase, from the next step on."""
         self.clock.at_marks, self.clock.at_renames = call, renames
 
     def interrupt(self) -> None:
@@ -268,25 +246,20 @@ class WorkloadTraining(CommandedTraining):
         self.enough = MIN_AHEAD
 
     def watch(self) -> None:
-        """Measure from the next step on."""
         self.is_measured = True
         self.interrupt()
 
     def unwatch(self) -> None:
-        """Only train from the next step on."""
         self.is_measured = False
 
     def synchronize(self) -> None:
-        """Wait until the device has finished everything enqueued."""
         self._training.synchronize()  # sync: around a profile, or a block under the wall clock
 
     def settle(self) -> None:
-        """Train on what is prepared ahead, and wait for the device."""
         self.drain()
         self.synchronize()
 
     def samples_of(self, steps: int) -> int:
-        """Return the samples of so many steps with the present settings."""
         return steps * int(self._training.settings["batch_size"])
 
     def profiled(self) -> None:
@@ -298,13 +271,11 @@ class WorkloadTraining(CommandedTraining):
         return self._gradient_sync.marked(self.clock.begin())
 
     def _collectives(self) -> Collectives:
-        """Return the collectives of a step; a single process has none."""
         return Collectives() if self._gradient_sync is None else self._gradient_sync.collectives()
 
     # ── its settings ────────────────────────────────────────────────────────────────────
 
     def begin_segment(self) -> None:
-        """Note that other settings apply from the next step on."""
         super().begin_segment()
         training = self._training
         self.clock.segment = self.segment
@@ -320,7 +291,6 @@ class WorkloadTraining(CommandedTraining):
             print(note, flush=True)
 
     def enter(self, wanted: Settings, *, stays: bool) -> None:
-        """Make the settings active. Raises Refusal; then call `put_back`."""
         self.drain()
         if stays:
             # memory may run out in the warm-up; no step is measured in it
@@ -331,7 +301,7 @@ class WorkloadTraining(CommandedTraining):
             give_back(self.device)
 
     def put_back(self, before: Settings, refusal: Refusal, *, entered: bool) -> Return:  # noqa: ARG002  # what worked counts
-        """Go back to the settings that last worked. Raises the refusal where they are these."""
+        """Raise the refusal if memory ran out under the settings that last worked."""
         good, requested = self._good_on_all()
         failed = self._training.settings
         if isinstance(refusal, OutOfMemory) and failed == good:
@@ -376,7 +346,6 @@ class _Reports(Reports):
     on_newest: Callable[[FinishedStep], None]
 
     def send(self) -> FinishedStep | None:
-        """Send a report; return the newest step in it, None if it has no step."""
         newest = super().send()
         if newest is not None:
             self.on_newest(newest)

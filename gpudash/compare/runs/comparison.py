@@ -80,7 +80,6 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compared(base: RecordedRun, new: RecordedRun, fail_below: float | None = None) -> RunComparison:
-    """Match the settings of two runs and compare their throughput."""
     unknown = _known_to_one(base, new), _known_to_one(new, base)
     mine, theirs = (
         {_key(one, left_out): one for one in run.measured}
@@ -103,7 +102,6 @@ def compared(base: RecordedRun, new: RecordedRun, fail_below: float | None = Non
 
 
 def judge(low: float | None, high: float | None, limit: float) -> Judgement:
-    """Return how an interval lies relative to a limit."""
     if low is None or high is None:
         return "no interval"
     return "below" if high < limit else "not below" if low >= limit else "unclear"
@@ -141,7 +139,6 @@ def _key(one: MeasuredSetting, left_out: Settings) -> tuple[str, frozenset[tuple
 
 
 def _known_to_one(run: RecordedRun, other: RecordedRun) -> Settings:
-    """Return the levers with a single value that the other run's version does not have."""
     shared = {one.workload for one in run.measured} & {one.workload for one in other.measured}
     known = {name for one in other.measured for name in one.settings}
     values: dict[str, set[str]] = {}

@@ -33,12 +33,10 @@ class MeasuredSetting(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def steps(self) -> int:
-        """Steps of all parts."""
         return sum(part.steps for part in self.parts)
 
     @property
     def steps_per_s(self) -> float | None:
-        """Rate over all parts; None if nothing was measured."""
         return rate(self.parts)
 
     @property
@@ -84,11 +82,7 @@ def read_run(path: Path) -> RecordedRun:
 
 
 class _RowReader:
-    """Collects the warm rows of each setting, like the table of results.
-
-    After a start, a change or a time without training, `WARMUP_STEPS` are left out, or more if the
-    worker says so. The row in which the warm-up ends is left out too.
-    """
+    """Collects the warm rows of each setting, like the table of results."""
 
     def __init__(self) -> None:
         self.state: State | None = None  # the newest one of a process

@@ -23,13 +23,11 @@ SAME = "no difference of versions, device or seed is recorded"
 
 
 def text(found: RunComparison) -> str:
-    """Return the whole comparison as plain text."""
     files = f"base  {fmt.plain(found.base)}\nnew   {fmt.plain(found.new)}"
     return _parts(found, files, as_text, "")
 
 
 def markdown(found: RunComparison) -> str:
-    """Return the whole comparison as Markdown."""
     files = f"`{fmt.plain(found.base)}` against `{fmt.plain(found.new)}`"
     return _parts(found, files, as_markdown, "- ")
 
@@ -45,12 +43,10 @@ def _parts(
 
 
 def cells(found: RunComparison) -> list[list[str]]:
-    """Return the table with its head."""
     return [HEAD, *(_row(one, found) for one in found.matched)]
 
 
 def remarks(found: RunComparison) -> list[str]:
-    """Return remarks on the table, a line each."""
     short = any(one.ratio is not None and one.low is None for one in found.matched)
     return [
         *alone(found),
@@ -62,12 +58,11 @@ def remarks(found: RunComparison) -> list[str]:
 
 
 def alone(found: RunComparison) -> list[str]:
-    """Return the settings that only one of the runs has, a line each."""
     return [f"only in {one.run}: {label(one, found)}" for one in found.alone]
 
 
 def label(one: Matched | Alone, found: RunComparison) -> str:
-    """Return the workload and the levers that differ between settings of the comparison."""
+    """Name only the levers that differ between settings of the comparison."""
     everyone: tuple[Matched | Alone, ...] = (*found.matched, *found.alone)
     among = [other.settings for other in everyone]
     differing = {

@@ -9,7 +9,7 @@ MOST_COLUMNS = 100
 
 
 def drawn(grid: Grid, results: Sequence[Sequence[SettingResult]], columns: int) -> str:
-    """Return a bar of samples/s for each setting that was measured; empty without two of them."""
+    """Empty without two settings that were measured."""
     rates = {
         pairs(row | column): result.samples_per_s
         for row, of_row in zip(grid.rows, results, strict=True)

@@ -1,7 +1,6 @@
 """Write and read a sweep's file: one CSV row per block, so that a sweep can be resumed.
 
-Beside it, `FILE.json` holds the grid, the machine and the active settings. A sweep is resumed only
-if all of these agree.
+It is resumed only if the grid, the machine and the active settings in `FILE.json` agree.
 """
 
 import csv
@@ -84,7 +83,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     """Setting, by its configuration name → what has set it; other settings are defaults."""
 
     def on(self, state: State) -> "Provenance":
-        """Return the provenance with the device, active settings and versions of a run."""
         varied, process = self.grid.varied, state.process
         assert process is not None, "it trains"
         return replace(
@@ -100,7 +98,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def agrees_with(self, other: "Provenance") -> bool:
-        """Return whether blocks of both may be in one table; the number of rounds may differ."""
         mine, others = (
             (one.schema_version, one.workload, one.settings, replace(one.grid, rounds=0))
             for one in (self, other)
@@ -108,7 +105,6 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
         return mine == others
 
     def circumstances(self) -> dict[str, str]:
-        """Return, by name, the known circumstances that must be the same for all blocks."""
         # threads and defaults depend on the number of processes
         known, of_count = {}, f", nproc={self.nproc}" if self.nproc else ""
         if self.device is not None:
@@ -121,14 +117,10 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepFile:
-    """Appends a row for every block, each in one write."""
+    """Appends a row for every block, each in one write. What writes may raise RecordingError."""
 
     def __init__(self, path: Path, provenance: Provenance, *, force: bool, resume: bool) -> None:
-        """Open the file. Raises RecordingError, and UsageError for another sweep's file.
-
-        With `resume`, `known` holds the existing rows that are kept. Rows of an unfinished round
-        are removed as soon as that round can be run again.
-        """
+        """Keep rows if `resume`. Raises RecordingError, and UsageError for another sweep's file."""
         self._path = path
         self._provenance = provenance
         self.earlier: Provenance | None = None
@@ -170,10 +162,7 @@ class SweepFile:
             raise
 
     def started_on(self, state: State) -> None:
-        """Record the device, the active settings and the versions.
-
-        Raises UsageError if earlier blocks ran under other circumstances, and RecordingError.
-        """
+        """May raise UsageError too, if earlier blocks ran under other circumstances."""
         self._provenance = self._provenance.on(state)
         if self.earlier is not None and self.earlier.device is not None:
             self._refuse_a_mixture(self.earlier)
@@ -181,7 +170,6 @@ class SweepFile:
         self._write_provenance()
 
     def append(self, row: BlockRow) -> None:
-        """Write a block. Raises RecordingError."""
         busy_s = row.busy_s or None
         values: dict[str, object] = {
             **msgspec.structs.asdict(row),
@@ -202,22 +190,19 @@ class SweepFile:
 
     @property
     def skipped_samples(self) -> int | None:
-        """Unreadable samples, as in the file."""
         return self._provenance.skipped_samples
 
     def note_skipped(self, samples: int | None) -> None:
-        """Record how many samples could not be read so far. Raises RecordingError."""
         if samples != self.skipped_samples:
             self._provenance = replace(self._provenance, skipped_samples=samples)
             self._write_provenance()
 
     def conclude(self, table: tuple[SettingResult, ...]) -> None:
-        """Record the results of every setting. Raises RecordingError."""
         self._provenance = replace(self._provenance, table=table)
         self._write_provenance()
 
     def close(self) -> None:
-        """Close the file; remove a new one without blocks, or the next try would need --force."""
+        """Remove a new file without blocks, or the next try would need --force."""
         if self._output is None:
             os.close(self._fd)
             return
@@ -237,7 +222,6 @@ class SweepFile:
             )
 
     def _cut_unfinished_round(self) -> None:
-        """Keep the known rows; failures among the removed rows are written again."""
         there, self._there = self._there, self.known
         if there == self.known:
             return
@@ -269,7 +253,7 @@ def writing(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def read_rows(path: Path) -> list[BlockRow]:
-    """Return the blocks of a sweep's file, without a torn last line. Raises UsageError."""
+    """Leave out a torn last line. Raises UsageError."""
     try:
         lines = _whole_lines(path)
     except OSError as error:
@@ -282,7 +266,6 @@ def read_rows(path: Path) -> list[BlockRow]:
 
 
 def _row(cells: dict[str, str]) -> BlockRow:
-    """Return the block of a CSV row. Raises ValueError for an invalid cell."""
     known = {name: cells[name] or None for name in (*CELLS, *LATER) if name in cells}
     row = msgspec.convert(known, BlockRow, strict=False)
     numbers = (one for one in msgspec.structs.astuple(row) if isinstance(one, int | float))
@@ -292,7 +275,7 @@ def _row(cells: dict[str, str]) -> BlockRow:
 
 
 def read_provenance(path: Path, verb: str = "read") -> Provenance:
-    """Return the provenance of the sweep's file at `path`. Raises UsageError."""
+    """May raise UsageError."""
     beside = path_beside(path)
     try:
         return read_json(beside, Provenance, LONGEST_JSON)
@@ -305,7 +288,6 @@ def read_provenance(path: Path, verb: str = "read") -> Provenance:
 
 
 def _reopen(path: Path) -> int:
-    """Open the file for appending."""
     with writing(path, "record to"):
         try:
             return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -1,11 +1,8 @@
 """Conduct a sweep: every cell of a table once per round, in random order.
 
-A cell combines a row's settings and a column's. The other columns of a row are compared with the
-first, round by round, so drift between rounds cancels. Rates are geometric means over the rounds
-that all of the row have: so they differ by the changes that stand beside them.
-
-Rows may set numbers of processes. Each number is a training of its own, so scaling is estimated
-between two trainings, one after the other (`unpaired_t.py`).
+The other columns of a row are compared with the first, round by round, so drift between rounds
+cancels. Each number of processes is a training of its own, so scaling is estimated between two
+trainings, one after the other (`unpaired_t.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,33 +35,27 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
 
     def changes(self, cell: int) -> Settings:
-        """Return the settings of a cell; cells are numbered row by row."""
         row, column = divmod(cell, len(self.columns))
         return self.rows[row] | self.columns[column]
 
     def levers(self, cell: int) -> Settings:
-        """Return a cell's levers, without the number of processes."""
         return {name: value for name, value in self.changes(cell).items() if name != NPROC}
 
     def nproc(self, cell: int) -> int | None:
-        """Return a cell's number of processes; None if no row sets it."""
         named = self.changes(cell).get(NPROC)
         return None if named is None else int(named)
 
     @property
     def counts(self) -> list[int]:
-        """The different numbers of processes; empty if no row sets them."""
         found = dict.fromkeys(self.nproc(cell) for cell in range(self.cells))
         return [count for count in found if count is not None]
 
     @property
     def cells(self) -> int:
-        """Number of cells."""
         return len(self.rows) * len(self.columns)
 
     @property
     def named(self) -> frozenset[str]:
-        """Settings that any cell has."""
         return frozenset(name for one in (*self.rows, *self.columns) for name in one)
 
     @property
@@ -93,21 +84,15 @@ class BlockRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def refused(self) -> bool:
-        """Whether the setting is not possible here, whatever the memory."""
         return self.failure_kind == "bad_setting"
 
     @property
     def ms_per_sample(self) -> float | None:
-        """The cost by which settings are compared."""
         return self.busy_s * 1e3 / self.samples if self.busy_s and self.samples else None
 
 
 def whole_rounds(grid: Grid, rows: Sequence[BlockRow]) -> list[BlockRow]:
-    """Return the rows that a resumed sweep keeps: complete rounds, and failures.
-
-    Blocks of a round are compared with each other, so one training has to measure them all. Each
-    number of processes is a training of its own, with its own rounds.
-    """
+    """Keep complete rounds, as one training has to measure all blocks of one; and failures."""
     rows = [row for row in rows if row.cell < grid.cells]
     cells: dict[int | None, list[int]] = {}
     for cell in range(grid.cells):
@@ -176,17 +161,14 @@ class Sweep:
 
     @property
     def blocks_done(self) -> int:
-        """Number of blocks that are done or not needed."""
         return self.blocks_planned - len(list(self._missing()))
 
     @property
     def blocks_planned(self) -> int:
-        """Number of blocks of the whole sweep."""
         return self.grid.cells * self.grid.rounds
 
     @property
     def next_nproc(self) -> int | None:
-        """The first number of processes with blocks left to run; None if there is none."""
         left = {self.grid.nproc(cell) for _, cell in self._missing()}
         return next((count for count in self.grid.counts if count in left), None)
 
@@ -199,7 +181,6 @@ class Sweep:
         return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
     def begin(self, run: int, state: State | None = None) -> tuple[Block, ...]:
-        """Return the blocks that the worker in this state runs under this run number."""
         self._numbers = dict(enumerate(self._to_run()))
         self.done = not self._numbers
         blocks = self._blocks()
@@ -207,7 +188,6 @@ class Sweep:
         return blocks
 
     def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:
-        """Fold one record; return completed rows, and blocks to run instead if they change."""
         if self.done:
             return [], None
         rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
@@ -218,7 +198,6 @@ class Sweep:
         return rows, self._blocks() if any(row.failure for row in rows) else None
 
     def results(self) -> list[list[SettingResult]]:
-        """Return the table so far, as rows of columns."""
         columns = range(len(self.grid.columns))
         return [
             [self._result(row * len(columns) + column, row * len(columns)) for column in columns]
@@ -236,11 +215,9 @@ class Sweep:
         )
 
     def _to_run(self) -> list[tuple[int, int]]:
-        """Return the (round, cell) pairs that this training has to run, in order."""
         return [one for one in self._missing() if self.grid.nproc(one[1]) == self.nproc]
 
     def _missing(self) -> Iterator[tuple[int, int]]:
-        """Yield all (round, cell) pairs that are still to be run."""
         orders = round_order(self.grid.cells, self.grid.rounds, self.grid.seed)
         for turn, order in enumerate(orders):
             for cell in order:
@@ -248,7 +225,6 @@ class Sweep:
                     yield turn, cell
 
     def _take(self, outcome: Outcome) -> BlockRow | None:
-        """Return a block's row and keep it; None for a cell that has failed before."""
         turn, cell = self._numbers[outcome.number]
         if isinstance(outcome, MeasuredBlock):
             row = BlockRow(
@@ -316,12 +292,11 @@ class Sweep:
         return Ratio(ratio=found.ratio / count, low=low, high=high)
 
     def _parts(self, cell: int) -> list[RunPart]:
-        """Return samples and seconds of a cell's blocks."""
         rows = self._rounds(cell).values()
         return [RunPart(row.samples, row.busy_s) for row in rows if row.samples and row.busy_s]
 
     def _rounds(self, cell: int) -> dict[int, BlockRow]:
-        """Return a cell's blocks in the rounds that every measured cell of its row has."""
+        """Leave out rounds that any measured cell of the row lacks."""
         across, own = len(self.grid.columns), self._timed(cell)
         first = cell - cell % across
         beside = [self._timed(one) for one in range(first, first + across) if one != cell]
@@ -329,7 +304,6 @@ class Sweep:
         return {turn: own[turn] for turn in sorted(shared)}
 
     def _timed(self, cell: int) -> dict[int, BlockRow]:
-        """Return a cell's blocks whose time was measured, by round; none of a cell that failed."""
         return {
             turn: row
             for (turn, one), row in self._known.items()
@@ -338,6 +312,5 @@ class Sweep:
 
 
 def _rate(rows: Iterable[BlockRow], of: Literal["steps", "samples"]) -> float | None:
-    """Return the geometric mean of the blocks' rates; None if one of them is not known."""
     counted = ((getattr(row, of), row.busy_s) for row in rows)
     return geometric(count / busy_s if count and busy_s else None for count, busy_s in counted)

@@ -17,7 +17,6 @@ SUFFIXES = (".svg", ".png")
 
 
 def check(path: Path) -> None:
-    """Raise UsageError if no plot can be written to the path."""
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--plot {shown(path)} is not valid; valid: a name ending in .svg or .png")
     if find_spec("matplotlib") is None:
@@ -25,7 +24,7 @@ def check(path: Path) -> None:
 
 
 def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[SettingResult]]) -> None:
-    """Draw throughput in samples/s, a group of bars for each row. Raises RecordingError."""
+    """Draw a group of bars for each row. Raises RecordingError."""
     from matplotlib.figure import Figure  # noqa: PLC0415  # takes half a second
 
     figure = Figure(figsize=(8, 2 + 0.2 * (grid.cells + len(grid.columns))), layout="constrained")
@@ -49,7 +48,6 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[SettingR
 
 
 def _note(result: SettingResult) -> str:
-    """Return the note beside a bar; without a measurement, the reason if known."""
     if result.failure is not None:
         return why_not(result)
     if result.samples_per_s is None:

@@ -1,7 +1,4 @@
-"""Presets of `gpudash sweep --preset NAME`: the sources' tables, and one of gpudash's own.
-
-Every column is a stage of the experiment; the first one is its baseline.
-"""
+"""Presets of `gpudash sweep --preset NAME`. The first column is an experiment's baseline."""
 
 from typing import NamedTuple, TypeAlias
 

@@ -12,7 +12,6 @@ OF_ALL = "steps/s and samples/s of all processes"
 
 
 def legend(grid: Grid) -> str:
-    """Return the explanation of a cell."""
     efficiency = (
         "efficiency: samples/s over those of one process times the number [95 % interval], "
         if grid.counts
@@ -27,7 +26,7 @@ def legend(grid: Grid) -> str:
 
 
 def unit(grid: Grid) -> str:
-    """Return the rate's unit: steps of different batch sizes are not worth the same."""
+    """Prefer samples, as steps of different batch sizes are not worth the same."""
     if grid.counts:
         return OF_ALL
     sizes = {grid.changes(cell).get("batch_size") for cell in range(grid.cells)}
@@ -35,10 +34,7 @@ def unit(grid: Grid) -> str:
 
 
 def cells(grid: Grid, results: Sequence[Sequence[SettingResult]]) -> list[list[str]]:
-    """Return the table as strings with its head: rows down, variants across.
-
-    With a single row the variants go down instead, because a screen is taller than wide.
-    """
+    """With a single row, have the variants go down: a screen is taller than wide."""
     head = [label(column, grid.columns) for column in grid.columns]
     body = [[cell(result, unit(grid)) for result in row] for row in results]
     if len(grid.rows) == 1:
@@ -50,7 +46,7 @@ def cells(grid: Grid, results: Sequence[Sequence[SettingResult]]) -> list[list[s
 
 
 def label(settings: Settings, among: Sequence[Settings]) -> str:
-    """Return the levers in which a variant differs from the first, or the first from any other."""
+    """Name what differs from the first variant; of the first, what differs from any other."""
     others = among if settings in among[:1] else among[:1]
     differing = {
         name: value
@@ -61,12 +57,10 @@ def label(settings: Settings, among: Sequence[Settings]) -> str:
 
 
 def pairs(settings: Settings) -> str:
-    """Return settings in the form of the command line."""
     return " ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def cell(result: SettingResult, unit: str = "steps/s") -> str:
-    """Return one setting's result, or why there is none."""
     if result.failure is not None:
         return why_not(result)
     rate = result.steps_per_s if unit == "steps/s" else result.samples_per_s
@@ -93,7 +87,6 @@ def cell(result: SettingResult, unit: str = "steps/s") -> str:
 
 
 def _share(share: float, low: float | None, high: float | None) -> str:
-    """Return a share with its interval, in percent."""
     text = f"{100 * share:.1f} %"
     if low is None or high is None:
         return text
@@ -101,15 +94,10 @@ def _share(share: float, low: float | None, high: float | None) -> str:
 
 
 def why_not(result: SettingResult) -> str:
-    """Return why a setting could not be measured."""
     return "out of memory" if result.out_of_memory else result.failure or ""
 
 
 def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "steps/s") -> str:
-    """Return the table with its columns aligned; a line per cell if it is wider than `columns`.
-
-    `unit` is the cells' unit, and their title in such lines.
-    """
     wider = sum(max(map(len, column)) + 2 for column in zip(*table, strict=True)) > columns
     if wider and len(table[0]) > 2:
         table = listed(table, unit)
@@ -122,7 +110,6 @@ def as_text(table: Sequence[Sequence[str]], columns: int = 1000, unit: str = "st
 
 
 def listed(table: Sequence[Sequence[str]], unit: str) -> list[list[str]]:
-    """Return the table with one cell a line."""
     (corner, *variants), *rows = table
     lines = [
         [first if variant is variants[0] else "", variant, text]
@@ -133,6 +120,5 @@ def listed(table: Sequence[Sequence[str]], unit: str) -> list[list[str]]:
 
 
 def as_markdown(table: Sequence[Sequence[str]]) -> str:
-    """Return the table in Markdown."""
     lines = ["| " + " | ".join(text.replace("|", r"\|") for text in row) + " |" for row in table]
     return "\n".join([lines[0], "|---" * len(table[0]) + "|", *lines[1:]])

@@ -1,8 +1,7 @@
 """Race settings against each other, and drop those that cannot win any more. Pure statistics.
 
-Each round measures every setting that is left once, so what a round shares cancels. A setting is
-compared with the best so far, and with the leader, by the confidence sequence of an A/B, which may
-be looked at after every round. It is dropped once it is at most 1 % better: nobody needs that.
+Each round measures every setting that is left once, so what a round shares cancels. The confidence
+sequence of an A/B may be looked at after every round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +35,6 @@ class Race:
 
     @property
     def is_over(self) -> bool:
-        """Whether at most one is left."""
         return len(self.left) <= 1
 
     @property
@@ -47,7 +45,6 @@ class Race:
 
     @property
     def best(self) -> int:
-        """The one that was fastest so far of those that are left."""
         return min(self.left, key=self._mean)
 
     @property
@@ -62,24 +59,22 @@ class Race:
         return best
 
     def add(self, costs: Mapping[int, float]) -> None:
-        """Add a round: the cost of each setting that is left, in ms a sample."""
+        """Take costs in ms a sample."""
         self.rounds += 1
         for setting, cost in costs.items():
             self._costs[setting].append(cost)
 
     def of(self, settings: Sequence[int]) -> "Race":
-        """Return a race of these settings alone, numbered anew, with their rounds so far."""
         race = Race(len(settings))
         race.rounds = self.rounds
         race._costs = [[*self._costs[one]] for one in settings]
         return race
 
     def drop(self, setting: int) -> None:
-        """Drop a setting that cannot be run."""
         self.left.remove(setting)
 
     def drop_losers(self) -> None:
-        """Drop those that cannot win any more; the leader only if it is surely slower."""
+        """Drop the leader only if it is surely slower."""
         best = self.best
         if self.rounds == 1:
             far = self._mean(best) + FAR
@@ -91,16 +86,13 @@ class Race:
             self.left.remove(best)
 
     def against(self, one: int, other: int) -> Estimate | None:
-        """Return how much faster `other` is than `one`; None before both were measured."""
         pairs = [*zip(self._costs[one], self._costs[other], strict=False)]
         return estimate_so_far(pairs, self._confidence, EFFECTS) if pairs else None
 
     def _is_behind(self, setting: int, other: int, least: float) -> bool:
-        """Return whether a setting is faster than another one by at most so much, if at all."""
         found = self.against(other, setting)
         return found is not None and found.high is not None and found.high <= least
 
     def _mean(self, setting: int) -> float:
-        """Return the mean of the logarithm of the costs; those that are left have equally many."""
         costs = self._costs[setting]
         return fsum(map(log, costs)) / len(costs) if costs else 0.0

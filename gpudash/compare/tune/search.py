@@ -1,11 +1,8 @@
 """The course of a tune: races lever by lever, then the proof. Knows no blocks and no clock.
 
 Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
-leads from then on. Levers interact: products of single gains miss by up to a third. So the levers
-are tried again under the new leader, also together with the one that was taken last, until a pass
-changes nothing. A setting that has lost is not tried again, as leaders only get better. Large gains
-are looked for first. In the end, races that were close, or whose time did not suffice, go on while
-there is time.
+leads from then on. Levers interact: products of single gains miss by up to a third. So they are
+tried again under the new leader, until a pass changes nothing.
 
 A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
 the result is only what a proof with fresh pairs against the start shows.
@@ -118,7 +115,7 @@ class Search:
         allowance: Allowance = ALLOWANCE,
         known: Settings | None = None,
     ) -> None:
-        """`known` are the changes that an earlier tune found best: only their proof is left."""
+        """`known` are changes that an earlier tune found best: only their proof is left."""
         self._start = start
         self._tunables = {one.name: one for one in tunables}
         self._allowance = allowance
@@ -153,37 +150,29 @@ class Search:
 
     @property
     def leader(self) -> Settings:
-        """The best so far, as changes of the start."""
         return self._leaders[-1]
 
     @property
     def tried(self) -> tuple[Tried, ...]:
-        """What was tried, in order."""
         return tuple(self._tried.values())
 
     @property
     def pairs(self) -> int:
-        """Pairs of the proof so far."""
         return len(self._pairs)
 
     @property
     def found(self) -> Estimate | None:
-        """The proof so far: how much faster the leader is than the start."""
         if not self._pairs:
             return None
         return estimate_so_far(self._pairs, effects=LARGE_TOO, orders=self._orders)
 
     @property
     def is_proven(self) -> bool:
-        """Whether the leader was shown to be faster than the start, by more than 1 %.
-
-        Less is not worth a change, and much of what noise can feign is less.
-        """
+        """Whether the leader is faster by more than 1 %: much of what noise can feign is less."""
         found = self.found
         return found is not None and found.low is not None and found.low > LEAST
 
     def verdict(self) -> str | None:
-        """Return what the proof shows, as a sentence; None if it has too few pairs."""
         found = self.found
         if found is None or found.low is None:
             return None
@@ -191,11 +180,9 @@ class Search:
         return verdict(phrase(self.leader), found, check, LEAST)
 
     def condemn(self, changes: Settings, why: str) -> None:
-        """Drop a setting for good, whatever its costs."""
         self._condemned[_key(changes)] = NoCost(reason=why, for_good=True)
 
     def course(self) -> Generator[Round, RoundCosts, None]:
-        """Yield each round to measure, and take its costs."""
         if self._known is None:
             yield from self._ascend()
         else:
@@ -224,7 +211,7 @@ class Search:
     def _race_values(
         self, tunable: Tunable, last: Tunable | None, waiting: int
     ) -> Generator[Round, RoundCosts, None]:
-        """Race the lever's values, and those of numbers further on in the direction that wins."""
+        """Race values of numbers further on in the direction that wins, too."""
         while self.failure is None:
             rivals = [*self._rivals(tunable, last)]
             if not rivals or self._has_run_out():
@@ -239,7 +226,6 @@ class Search:
             last = None
 
     def _rivals(self, tunable: Tunable, last: Tunable | None) -> Iterator[Settings]:
-        """Yield the settings to try with this lever: alone, and with the lever taken last."""
         name, leader = tunable.name, self.leader
         together: list[Settings] = [{}]
         if self.passes > 1 and last is not None and last.name != name:
@@ -261,11 +247,9 @@ class Search:
         return is_open == self._goes_on
 
     def _of_leader(self) -> list["_OpenRace"]:
-        """Return the races that ended before they could tell, with the present leader."""
         return [one for one in self._open if one.settings[0] == self.leader]
 
     def _enter(self, rivals: Sequence[Settings]) -> "_OpenRace":
-        """Return the open race of these rivals, or a new one."""
         for one in self._of_leader():
             if all(rival in one.settings for rival in rivals):
                 self._open.remove(one)
@@ -309,7 +293,6 @@ class Search:
     def _close(
         self, settings: tuple[Settings, ...], race: Race, failures: Mapping[int, NoCost]
     ) -> None:
-        """Have the winner lead; what may still be better stays open."""
         winner = race.winner if race.left and 0 not in failures else 0
         for one, rival in enumerate(settings[1:], 1):
             self._note(settings[0], rival, race.against(0, one), failures.get(one))
@@ -342,12 +325,11 @@ class Search:
         )
 
     def _judged(self, settings: Sequence[Settings], measured: RoundCosts) -> dict[int, Cost]:
-        """Return the costs; a failure for what was condemned meanwhile."""
         condemned = {at: self._condemned.get(_key(one)) for at, one in enumerate(settings)}
         return {at: condemned[at] or cost for at, cost in measured.costs.items()}
 
     def _bar(self, rival: Settings, failure: NoCost) -> None:
-        """Note a failed setting; one for good bars the values in which it differs."""
+        """Bar the values in which a setting differs that failed for good."""
         self._lost.add(_key(rival))
         if failure.for_good:
             others = self.leader if rival != self.leader else self._leaders[-2:][0]
@@ -394,7 +376,7 @@ class Search:
     # ── time ────────────────────────────────────────────────────────────────────────────
 
     def _races_s(self) -> float:
-        """Return the seconds that are left for races: the proof's are kept."""
+        """Leave out the seconds that are kept for the proof."""
         proof_s = 2 * (FEWEST_LARGE + 1) * self._block_s.get(self._is_rebuilt, 0.0)
         if not self._is_clear:
             proof_s = max(proof_s, PROOF * self._allowance.budget_s)
@@ -402,12 +384,10 @@ class Search:
 
     @property
     def _is_rebuilt(self) -> bool:
-        """Whether the way from the start to the leader needs a rebuild."""
         return any(self._tunables[name].rebuilds for name in self.leader)
 
     @property
     def _is_clear(self) -> bool:
-        """Whether the races say that the leader is far ahead of the start."""
         taken = [one.change or 0.0 for one in self.tried if one.taken]
         return prod(1 + change for change in taken) - 1 >= CLEAR
 
@@ -432,7 +412,6 @@ class Search:
         return changes.get(name, self._start[name])
 
     def _changes(self, settings: Settings) -> Settings:
-        """Return what differs from the start, in the levers' order."""
         return {
             name: settings[name]
             for name in self._tunables

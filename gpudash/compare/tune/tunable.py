@@ -30,21 +30,18 @@ class Tunable(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The lever's name."""
         return self.lever.name
 
     @property
     def compiles(self) -> bool:
-        """Whether the first step with a new value compiles."""
         return any(EFFECTS[word].compiles for word in helps_of(self.lever).values())
 
     @property
     def rebuilds(self) -> bool:
-        """Whether a change needs a new loader or a rebuilt model."""
         return self.lever.effect != "next step"
 
     def others(self, active: str) -> tuple[str, ...]:
-        """Return the values to try in place of the active one; of a number, those around it."""
+        """Return the values around the active one, if it is a number."""
         values = self._around(active) if isinstance(self.lever, Count) else self.lever.values
         left_out = {active, AUTO, *self.impossible}
         return tuple(dict.fromkeys(value for value in values if value not in left_out))
@@ -83,10 +80,9 @@ def choose(
     on_gpu: bool = True,
     cores: int | None = None,
 ) -> Chosen:
-    """Choose from the training's levers, with `settings` active.
+    """Choose from `levers`, with `settings` active. Raises LeverError for an unknown name.
 
-    `tries` are the answer's proposals, best first, `offers` those of a script, `named` the only
-    levers to try, if there are any. Raises LeverError for a named lever that does not exist.
+    `tries` are the answer's proposals, best first; `named` are the only levers to try, if any.
     """
     of_name = {offer.name: offer for offer in offers}
     tried: list[Tunable] = []
@@ -128,7 +124,6 @@ def _why_not(
     numerics: bool,
     on_gpu: bool,
 ) -> str | None:
-    """Return why a lever is not tried; None if it is."""
     if (why := refusal(lever.name, offers)) is not None:
         return why
     if lever.needs_gpu and not on_gpu:
@@ -148,18 +143,14 @@ def _why_not(
 
 
 def _most_workers(tunable: Tunable, settings: Settings, cores: int | None) -> int | None:
-    """Return the most loader workers to try: two for a core, as some mostly wait for files."""
+    """Return two for a core, as some mostly wait for files."""
     if cores is None:
         return None
     return max(2 * cores, *map(int, (*tunable.proposed, settings.get("num_workers", "0"))))
 
 
 def _order(tunable: Tunable, tries: Sequence[Try]) -> tuple[bool, int, int, int]:
-    """Return the place of a lever: by what is expected of it for each second of trying.
-
-    First what the model has a figure for, then what is cheap to try. What compiles comes last: each
-    change of another lever would compile again.
-    """
+    """Put last what compiles: each change of another lever would compile again."""
     at = next((at for at, one in enumerate(tries) if one.lever == tunable.name), len(tries))
     if at < len(tries) and tries[at].gain is not None:
         return tunable.compiles, 0, 0, at

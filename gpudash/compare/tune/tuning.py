@@ -81,18 +81,15 @@ class _Turn:
 
     @property
     def missing(self) -> list[int]:
-        """The numbers of the blocks that have no cost."""
         numbered = zip(self.order, self.numbers, strict=True)
         return [number for setting, number in numbered if setting not in self.costs]
 
     @property
     def is_whole(self) -> bool:
-        """Whether every setting has a cost."""
         return not self.missing
 
     @property
     def is_over(self) -> bool:
-        """Whether no more of it will come."""
         return self.is_whole or self.is_void
 
 
@@ -119,10 +116,7 @@ class Tuning(BlockTrial):
         seed: int = 0,
         energy: bool = False,
     ) -> None:
-        """`recall` returns what an earlier tune found best, if any: then only its proof is left.
-
-        `energy`: the blocks of the proof are long enough for the energy of a sample.
-        """
+        """`recall` returns what an earlier tune found best, if any: then only its proof is left."""
         super().__init__()
         self.tunables = tuple(tunables)
         self.allowance = allowance
@@ -168,22 +162,18 @@ class Tuning(BlockTrial):
 
     @property
     def leader(self) -> Settings:
-        """The best so far, proven or not."""
         return self._search.leader
 
     @property
     def search(self) -> Search:
-        """What was tried."""
         return self._search
 
     @property
     def cores_were_short(self) -> bool:
-        """Whether the training waited for cores most of the time."""
         return len(self._waits) >= FEWEST_READINGS and sum(self._waits) > len(self._waits) / 2
 
     @property
     def core_wait_pct(self) -> float | None:
-        """Core wait over the whole tune."""
         return self._readings.values().get("core_wait_pct")
 
     def _meter(self, state: State) -> Meter | None:
@@ -212,12 +202,10 @@ class Tuning(BlockTrial):
         return self._planned() if self._round is not before or is_low else None
 
     def _end_early(self, reason: str) -> None:
-        """End with what the proof has so far."""
         self.cut_short = True
         self._conclude(reason)
 
     def shown(self) -> ComparisonShown:
-        """Return the state for the screen, as a comparison of the best so far with the start."""
         found = self._search.found
         best = self._search.leader if self.verdict is None else self.best
         proof = self.proof
@@ -251,13 +239,12 @@ class Tuning(BlockTrial):
 
     @property
     def proof(self) -> list[tuple[MeasuredBlock, MeasuredBlock]]:
-        """The pairs of blocks of the proof: under the start, and under the leader."""
+        """The blocks under the start, and under the leader."""
         leader = self._search.leader
         return [(start, best) for settings, start, best in self._proof if settings == leader]
 
     @property
     def doing(self) -> str:
-        """What it does, and the best so far, as a clause."""
         course = self.course
         leader = phrase(course.leader)
         if course.is_proving:
@@ -270,7 +257,6 @@ class Tuning(BlockTrial):
         return f"{doing}, best so far {leader}" if leader else doing
 
     def news(self) -> list[str]:
-        """Return a line for each setting that was tried since the last call."""
         new = self._search.tried[self._told :]
         self._told += len(new)
         return [f"tune: {change_of(one)}: {worth_of(one)}" for one in new]
@@ -341,14 +327,12 @@ class Tuning(BlockTrial):
             turn.costs[turn.order[turn.numbers.index(outcome.number)]] = cost
 
     def _note_proof(self, blocks: Mapping[int, MeasuredBlock | None]) -> None:
-        """Keep a pair of the proof: a block of the start and one of the leader."""
         of = {bool(self._what[number][0]): block for number, block in blocks.items()}
         start, leader = of.get(False), of.get(True)
         if self._search.is_proving and start is not None and leader is not None:
             self._proof.append((self._search.leader, start, leader))
 
     def _note_compiling(self, number: int, changes: Settings, busy_s: float) -> None:
-        """Leave the time of compiling out of the budget."""
         key = frozenset(changes.items())
         compiles = any(one.compiles and one.name in changes for one in self.tunables)
         if not compiles or key in self._compiled:
@@ -377,7 +361,6 @@ class Tuning(BlockTrial):
             self._turn_over(RoundCosts(turn.order, {at: failure}))
 
     def _hanging(self) -> int | None:
-        """Return the block that is being entered: without a step, it is the one in progress."""
         if self._begun is not None and not self._begun.stepped:
             return self._begun.number
         after = self._begun.number if self._begun is not None else -1
@@ -396,7 +379,6 @@ class Tuning(BlockTrial):
                 self._turn_over(RoundCosts(turn.order, turn.costs))
 
     def _turn_over(self, measured: RoundCosts | None) -> None:
-        """Have the search decide what comes next."""
         try:
             wanted = self._course.send(measured) if measured is not None else next(self._course)
         except StopIteration:
@@ -407,7 +389,7 @@ class Tuning(BlockTrial):
             self._turns.clear()
 
     def _planned(self) -> tuple[Block, ...]:
-        """Return the blocks of this round, many times over; the worker takes what it has not."""
+        """Return this round's blocks many times over; the worker takes what it has not."""
         if self._round is None or self.is_over:
             return ()
         while len(self._turns) < AHEAD:
@@ -440,7 +422,7 @@ class Tuning(BlockTrial):
     # ── the end ─────────────────────────────────────────────────────────────────────────
 
     def _conclude(self, why_none: str | None) -> None:
-        """End with the verdict of the proof, or why there is none; None: all was tried."""
+        """End with the verdict, or `why_none`; None: all was tried."""
         said = self._search.verdict()
         if said is None and why_none is None:
             said = "nothing faster was found"
@@ -472,12 +454,10 @@ class Tuning(BlockTrial):
 
 
 def change_of(one: Tried) -> str:
-    """Return what differed from the leader of then: `num_workers 2 → 8`."""
     return ", ".join(f"{name} {one.before[name]} → {to}" for name, to in one.changes.items())
 
 
 def worth_of(one: Tried) -> str:
-    """Return what that was worth, or why it could not be run."""
     if one.why_not is not None or one.change is None:
         return one.why_not or "not measured"
     return f"about {change(one.change, None, None)}{', taken' if one.taken else ''}"

@@ -1,12 +1,9 @@
 """gpudash under the name that it has in somebody else's process, where it may not be installed.
 
 The modules that run there are the files of `gpudash` itself: `_gpudash.script` is `gpudash/script`.
-They import each other relatively, and else only the standard library and torch. The folder of this
-package is on the path for a moment at the process's start; afterwards the package stands in
-`sys.modules` alone, so that nothing else is found there. `begin` hooks torch once the script has
-imported it.
-
-It is imported in each Python of the script, and imports nothing itself.
+They import each other relatively, and else only the standard library and torch. This package's
+folder is on the path for a moment only, so that nothing else is found there. The package is
+imported in each Python of the script, and imports nothing itself.
 """
 
 from __future__ import annotations
@@ -28,10 +25,7 @@ python = None  # type: str | None
 
 
 def begin(mark: Callable[..., None]) -> None:
-    """Have torch hooked once it has been imported, and offer `gpudash` to the script; but once.
-
-    `mark` notes for the dashboard that this process has reached a stage, and perhaps why.
-    """
+    """Do nothing the second time. `mark` notes for the dashboard a stage, and perhaps why."""
     if any(type(one) is _Offered for one in sys.meta_path):
         return
     offer()
@@ -44,7 +38,7 @@ def offer() -> None:
 
 
 def after_torch(then: Callable[[], None]) -> None:
-    """Call this once torch is imported; now, if it is."""
+    """Call this now if torch is imported, or once it is."""
     if "torch" in sys.modules:
         then()
     else:
@@ -52,7 +46,6 @@ def after_torch(then: Callable[[], None]) -> None:
 
 
 def end() -> None:
-    """Wait for torch no longer, and offer nothing."""
     sys.meta_path[:] = [one for one in sys.meta_path if type(one) not in (_Offered, _AfterTorch)]
 
 
@@ -85,16 +78,13 @@ class _Offered:
 
 
 class _AfterTorch:
-    """A finder that hooks torch once torch has been executed.
-
-    It stays in place until then, as others ask for torch's spec without importing it.
-    """
+    """A finder that hooks torch once it is executed, not at the first look for its spec."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         self._then: Callable[[], None] | None = then
 
     def torch_is_there(self) -> None:
-        """Do what is to be done, once: others may have wrapped our loader in ours."""
+        """Act once: others may have wrapped our loader in ours."""
         then, self._then = self._then, None
         if then is not None:
             then()

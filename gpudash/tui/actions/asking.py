@@ -32,8 +32,6 @@ class Asking(ContainedApp):
         return True
 
     def _ask_first(self, question: str, request: Callable[[], None]) -> None:
-        """Ask the user to confirm that numbers change, then make the request."""
-
         def answered(key: str | None) -> None:
             if key == "y":
                 self.control.levers.agreed = True
@@ -43,12 +41,10 @@ class Asking(ContainedApp):
         self._open(AskKey(question, answers, "leaves it as it is"), answered)
 
     def _confirm(self, question: str, yes: str, no: str, agreed: Callable[[], None]) -> None:
-        """Ask yes or no; call `agreed` on yes."""
         dialog = AskKey(question, {"y": yes, "n": no}, no)
         self._open(dialog, lambda key: agreed() if key == "y" else None)
 
     def _ask_and_notify(self, request: Callable[[], str]) -> None:
-        """Make a request that returns a notice; show the notice, or why it is refused."""
         self._ask(lambda: self.notify(request(), markup=False))
 
     def _refuse(self, error: Exception) -> None:
@@ -57,7 +53,7 @@ class Asking(ContainedApp):
     def _open(
         self, dialog: Dialog[AnswerT], answered: Callable[[AnswerT | None], None] | None = None
     ) -> None:
-        """Open a dialog, unless one of its type is open (held key, double click)."""
+        """Do nothing if a dialog of this type is open (held key, double click)."""
         if not isinstance(self.screen, type(dialog)):
             self.push_screen(dialog, answered)
 

@@ -15,15 +15,13 @@ class LeverActions(Asking):
     """Actions on the lever under the cursor, on a row of results, or on the last A/B."""
 
     def action_pipelining(self) -> None:
-        """Toggle pipelining."""
         self._step("pipelined", 1)
 
     def action_batch(self, direction: int) -> None:
-        """Change the batch size to the next power of two, up (+1) or down (-1)."""
+        """Go to the next power of two, up (+1) or down (-1)."""
         self._step("batch_size", direction)
 
     def action_nudge(self, direction: int) -> None:
-        """Change the lever under the cursor to the next value (+1) or the previous one (-1)."""
         lever = self._chosen()
         if lever is not None:
             self._step(lever.name, direction)
@@ -39,30 +37,24 @@ class LeverActions(Asking):
         self._set(name, lambda: self.control.levers.step(name, direction))
 
     def _set(self, name: str, request: Callable[[], None]) -> None:
-        """Request a change of a lever; if the lever does nothing on this device, say so."""
         if self._ask(request) and not self.control.levers.acts(name):
             self.notify(f"{name} needs a GPU: it does nothing here")
 
     def action_set(self, name: str, value: str) -> None:
-        """Set a lever."""
         self._set(name, lambda: self.control.levers.change(self.control.levers.lever(name), value))
 
     def action_undo(self) -> None:
-        """Undo the last lever change."""
         self._ask(lambda: self.control.levers.go("undo"))
 
     def action_redo(self) -> None:
-        """Redo the lever change that was undone."""
         self._ask(lambda: self.control.levers.go("redo"))
 
     def action_use_row(self) -> None:
-        """Set the levers as in the results row under the cursor."""
         row = self.main_screen.pane.chosen_result
         if row is not None:
             self._ask(lambda: self.control.levers.use_row(row))
 
     def action_edit(self) -> None:
-        """Choose a value of the lever under the cursor, to set it or to compare it."""
         lever = self._chosen()
         if lever is not None and self._ask(lambda: self.control.levers.check_settable(lever.name)):
             self._open_chooser(lever)
@@ -80,7 +72,6 @@ class LeverActions(Asking):
         self._open(Chooser(lever, now, values, compares=compares), answered)
 
     def action_code(self) -> None:
-        """Show the lines of PyTorch for the A/B's lever, or for the one under the cursor."""
         shown = self.control.snapshot.comparison
         if self.main_screen.view.keys_of == "ab" and shown is not None:
             self.action_code_of(shown.lever)
@@ -88,10 +79,7 @@ class LeverActions(Asking):
             self.action_code_of(lever.name)
 
     def action_code_of(self, name: str, value: str | None = None) -> None:
-        """Show the lines of PyTorch for a lever with this value.
-
-        By default it is the value that an A/B tests, or else the present one.
-        """
+        """By default the value is the one that an A/B tests, or else the present one."""
         from gpudash.handout.own_line import own_line  # noqa: PLC0415  # after the first frame
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # …
 
@@ -141,12 +129,11 @@ class LeverActions(Asking):
         return busy is None
 
     def action_prove(self) -> None:
-        """Slow the parts of a step in turns, to prove the answer."""
         if self._is_free():
             self._ask_and_notify(self.control.ab.prove)
 
     def action_tune(self) -> None:
-        """Find the best levers; ask about those that compute other numbers."""
+        """Ask first about levers that compute other numbers."""
         if not self._is_free():
             return
         if not self.control.ab.asks_numbers:
@@ -181,22 +168,16 @@ class LeverActions(Asking):
         self._ask_and_notify(self.control.ab.end if ends else self.control.ab.keep)
 
     def action_go_back(self) -> None:
-        """Go back to the A/B's first value."""
         self._ask_and_notify(self.control.ab.back)
 
     def action_more_pairs(self) -> None:
-        """Go on with the last A/B."""
         self._ask_and_notify(self.control.ab.more_pairs)
 
     def action_card(self) -> None:
-        """Write the last A/B as a card."""
         self._ask_and_notify(self.control.ab.card)
 
     def action_new_starts(self) -> None:
-        """Copy a command that runs the last A/B in several starts.
-
-        They are not started here: two trainings on one GPU would disturb each other.
-        """
+        """Only copy a command: two trainings on one GPU would disturb each other."""
         shown = self.control.snapshot.comparison
         if shown is None:
             self.notify("no A/B has been run here")

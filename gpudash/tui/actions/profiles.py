@@ -26,7 +26,6 @@ class ProfileActions(Asking):
     _timeline: "TimelineScreen | None" = None
 
     def action_timeline(self) -> None:
-        """Show the newest profile of this run, or make the first one."""
         profile = self.control.snapshot.profile
         if profile is None:
             self.action_profile()
@@ -55,7 +54,6 @@ class ProfileActions(Asking):
             self._ask(lambda: self.control.profile(path))
 
     def _take_profile(self) -> None:
-        """Read the requested profile once it is there."""
         profile = self.control.new_profile()
         if profile is not None:
             self._read_profile(profile)
@@ -105,7 +103,7 @@ class ProfileActions(Asking):
 
 
 def _loaded(path: Path) -> "ShownProfile":
-    """Return the profile in a trace; called on a thread, as its imports are slow too."""
+    """Call this on a thread, as its imports are slow too."""
     from gpudash.tui.profiles import load  # noqa: PLC0415  # loads numpy
 
     importlib.import_module("gpudash.tui.screens.timeline")

@@ -36,17 +36,14 @@ class RunActions(Asking):
         self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
-        """Pause or resume."""
         notice = self.control.pause_or_resume()
         if notice:
             self.notify(notice, markup=False)
 
     def action_restart(self) -> None:
-        """Start the same plan again with the levers as shown."""
         self._ask(self.control.restart)
 
     def action_type_line(self) -> None:
-        """Type a line for a script that waits for one."""
         if not self._ask(lambda: self.control.require("type")):
             return
 
@@ -59,7 +56,6 @@ class RunActions(Asking):
         self._open(AskText(f"to {script}", "", hint), answered)
 
     def action_new_row(self) -> None:
-        """Begin a new row of the history."""
         self._ask(self.control.new_row)
 
     def action_memory(self) -> None:
@@ -117,8 +113,6 @@ class RunActions(Asking):
             self._confirm(question, "complete the file and quit", "go on", self._quit)
 
     def _ask_stop_or_leave(self) -> None:
-        """Ask whether to stop a script or to leave it running."""
-
         def answered(key: str | None) -> None:
             if key == "s":
                 self.control.end()
@@ -139,7 +133,6 @@ class RunActions(Asking):
         self._open(AskKey(question, answers, "stays"), answered)
 
     def _kept_verdict(self, recording: RecordingStatus | None) -> str:
-        """Return what becomes of an A/B's result when the dashboard quits."""
         if not self.control.ab.has_verdict_so_far:
             return TOO_FEW
         if recording is not None:

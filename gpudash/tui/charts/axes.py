@@ -1,8 +1,7 @@
 """The axes of all charts: the time shown with its cursor, its bins, round limits, finite values.
 
-All charts of a screen show the same time range, whatever their width. Bins begin at multiples of
-their width, so that a chart scrolls by whole cells and a drawn column never changes again: nothing
-shimmers, and few rows are repainted. Only the outer columns are cut by the range.
+All charts of a screen show the same time range. Bins begin at multiples of their width, so that a
+chart scrolls by whole cells and a drawn column never changes: few rows are repainted.
 """
 
 import math
@@ -65,7 +64,7 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.end_s if self.cursor_s is None else self.cursor_s
 
     def zoomed(self, direction: int, newest_s: float) -> "TimeView":
-        """Return a view of more time (+1) or less (-1); a shorter run is shown whole."""
+        """Show more time (+1) or less (-1); a shorter run is shown whole."""
         spans = [span_s for span_s in SPANS_S if span_s < newest_s]
         now_s = math.inf if self.span_s is None else self.span_s
         if direction > 0:
@@ -75,31 +74,28 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
         return _in_sight(replace(self, span_s=span_s))
 
     def whole(self) -> "TimeView":
-        """Return a view of the whole run."""
         return replace(self, span_s=None)
 
     def frozen(self, newest_s: float) -> "TimeView":
-        """Return a view frozen at the present range; if it is frozen, one that follows the run."""
+        """Freeze the present range; a frozen view follows the run again."""
         return replace(self, end_s=newest_s) if self.end_s is None else self.live()
 
     def live(self) -> "TimeView":
-        """Return a view that follows the run, without a cursor."""
         return replace(self, end_s=None, cursor_s=None)
 
     def between(self, one_s: float, other_s: float) -> "TimeView":
-        """Return a view of the time between two moments, at least the shortest span."""
+        """Show at least the shortest span."""
         begin_s, end_s = sorted((max(one_s, 0.0), max(other_s, 0.0)))
         span_s = max(end_s - begin_s, SPANS_S[0])
         return replace(self, span_s=span_s, end_s=end_s, cursor_s=None)
 
     def at(self, at_s: float, newest_s: float) -> "TimeView":
-        """Return a view with the cursor at a moment within the run, scrolled to show it."""
         cursor_s = max(min(at_s, newest_s), 0.0)
         end_s = newest_s if self.end_s is None else self.end_s
         return _in_sight(replace(self, cursor_s=cursor_s, end_s=end_s))
 
     def moved(self, direction: int, column_s: float, newest_s: float) -> "TimeView":
-        """Return a view with the cursor moved by columns; after the newest it follows the run."""
+        """After the newest moment the view follows the run."""
         column = math.ceil(self._present_s(newest_s) / column_s - 1e-9) - 1
         if self.cursor_s is not None:
             column = math.floor(self.cursor_s / column_s + 1e-9)
@@ -108,10 +104,7 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.at((column + direction + 0.5) * column_s, newest_s)
 
     def jumped(self, direction: int, moments: Iterable[float], newest_s: float) -> "TimeView":
-        """Return a view with the cursor at the next (+1) or previous (-1) of these moments.
-
-        After the last one it follows the run; before the first one the cursor stays.
-        """
+        """After the last moment the view follows the run; before the first one the cursor stays."""
         now_s = self._present_s(newest_s)
         ahead = [at_s for at_s in moments if direction * (at_s - now_s) > 0]
         if ahead:
@@ -119,12 +112,10 @@ class TimeView(msgspec.Struct, frozen=True, kw_only=True):
         return self.live() if direction > 0 else self
 
     def _present_s(self, newest_s: float) -> float:
-        """Return the moment of the cursor, or where it would appear."""
         return newest_s if self.moment_s is None else self.moment_s
 
 
 def _in_sight(view: TimeView) -> TimeView:
-    """Return the view scrolled by as little as shows the cursor."""
     if view.span_s is None or view.end_s is None or view.cursor_s is None:
         return view
     end_s = min(max(view.end_s, view.cursor_s), view.cursor_s + view.span_s)
@@ -143,38 +134,29 @@ class TimeRange(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length_s(self) -> float:
-        """Seconds from edge to edge."""
         return self.end_s - self.begin_s
 
     @property
     def bin_s(self) -> float:
-        """Width of a column."""
         return self.length_s / self.columns
 
     @property
     def first(self) -> int:
-        """The number of the first column; column n of a run begins at n times its width.
-
-        The last column contains the end of the range. The first one shows slightly more than its
-        width.
-        """
+        """The number of the first column; column n of a run begins at n times its width."""
         return math.ceil(self.end_s / self.bin_s - _SLACK_S) - self.columns
 
     def column_of(self, at_s: float) -> int:
-        """Return the column that shows this moment of the range."""
         column = math.floor(at_s / self.bin_s + _SLACK_S) - self.first
         return min(max(column, 0), self.columns - 1)
 
     def middle_of(self, column: int) -> float:
-        """Return the moment in the middle of this column."""
         return (self.first + column + 0.5) * self.bin_s
 
     def moment_in(self, column: int) -> float | None:
-        """Return the moment in the middle of this column; None outside of the chart."""
+        """None outside of the chart."""
         return self.middle_of(column) if 0 <= column < self.columns else None
 
     def holds(self, at_s: float) -> bool:
-        """Whether the moment is shown."""
         return self.begin_s <= at_s <= self.end_s
 
 
@@ -194,11 +176,7 @@ def axis_top(value: float) -> float:
 
 
 def range_of(series: Series, columns: int, view: TimeView) -> TimeRange:
-    """Return the time range of a chart; begin and end do not depend on its columns.
-
-    It has the view's length, or for a younger run little more than the run so far. It ends with
-    the newest tick, so that a young run grows from the right border, which says `live`.
-    """
+    """End with the newest tick: a young run grows from the right border, which says `live`."""
     at_s = series.at_s
     end_s = at_s[-1] if at_s else 0.0
     if view.end_s is not None and view.end_s < end_s:
@@ -221,17 +199,13 @@ def _start_left_out(series: Series, begin_s: float, until_s: float) -> float:
 
 
 def _room_for(run_s: float) -> float:
-    """Return the axis's length; it grows in steps of 15 %, between which charts only scroll."""
+    """Let the length grow in steps of 15 %, between which charts only scroll."""
     steps = math.ceil(math.log(max(run_s, SHORTEST_S) / SHORTEST_S, _GROWTH) - _SLACK_S)
     return SHORTEST_S * _GROWTH**steps
 
 
 def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, slice]]:
-    """Return (column, its slice of the series) for the columns that have a tick.
-
-    A tick that ends on a border belongs to the bin before it. A bin in which no tick ends lies
-    inside the next tick, and shows that one.
-    """
+    """Give a tick that ends on a border to the bin before; a bin without an end shows the next."""
     bin_s, first = time_range.bin_s, time_range.first
     until = min(bisect_left(at_s, time_range.end_s - _SLACK_S) + 1, len(at_s))
     began_s = _begin_of(at_s)
@@ -249,7 +223,7 @@ def bins_of(at_s: Sequence[float], time_range: TimeRange) -> list[tuple[int, sli
 
 
 def _begin_of(at_s: Sequence[float]) -> float:
-    """Return when the first tick began, which is as long as the second."""
+    """Take the first tick to be as long as the second."""
     return 2 * at_s[0] - at_s[1] if len(at_s) > 1 else sum(at_s)
 
 
@@ -259,10 +233,7 @@ def cut(
     time_range: TimeRange,
     at_s: Sequence[float] = (),
 ) -> Runs:
-    """Return one mean per bin as runs of points, split where a whole bin is missing.
-
-    With `at_s`, ticks weigh by their length. None, NaN and infinity are left out.
-    """
+    """Split runs where a whole bin is missing; with `at_s`, ticks weigh by their length."""
     runs: Runs = []
     last = None
     for column, stretch in bins:
@@ -286,7 +257,7 @@ def _lengths(at_s: Sequence[float], stretch: slice) -> list[float]:
 
 
 def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | None:
-    """Return the mean of the finite values; None without any, or if the sum overflows."""
+    """None without a finite value, or if the sum overflows."""
     known = [value for value in values if value is not None]
     total = sum(known)
     if not weights and math.isfinite(total):  # the usual case, several times as fast
@@ -298,7 +269,7 @@ def _mean(values: Sequence[float | None], weights: Sequence[float]) -> float | N
 def means(
     values: Sequence[float | None], at_s: Sequence[float], stretches: Sequence[slice]
 ) -> list[float | None]:
-    """Return the mean of each slice; ticks weigh by their length."""
+    """Weigh ticks by their length."""
     if not values:
         return [None] * len(stretches)
     if None not in values and not _lengths(at_s, slice(0, len(at_s))):
@@ -310,7 +281,7 @@ def means(
 
 
 def highest(runs: Runs) -> float:
-    """Return the largest value; 0 without points."""
+    """0 without points."""
     return max((y for run in runs for _, y in run), default=0.0)
 
 
@@ -343,14 +314,12 @@ def _steps_in(steps_per_s: Sequence[float | None], at_s: Sequence[float], stretc
 
 
 def value_at(series: Series, name: str, at_s: float) -> float | None:
-    """Return the value of the tick around this moment."""
     values = series.of(name)
     index = bisect_left(series.at_s, at_s)
     return values[index] if index < len(values) else None
 
 
 def time_ticks(time_range: TimeRange) -> list[float]:
-    """Return round moments in the time range, far enough apart for their labels."""
     room = max(time_range.columns // LABEL_WIDTH, 1)
     apart = next(
         (float(s) for s in _NICE_SECONDS if time_range.length_s / s <= room),

@@ -29,7 +29,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
     """Distance between two labels."""
 
     def column(self, change: float, width: int) -> int:
-        """Return the column of a change; the outermost one for a change beyond the axis."""
+        """Return the outermost column for a change beyond the axis."""
         share = (change - self.left) / (self.right - self.left)
         return int(min(max(share, 0.0), 1.0) * (width - 1) + 0.5)
 
@@ -82,7 +82,6 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shared_axis(ends: Iterable[float]) -> Axis:
-    """Return one axis for estimates and proofs: its right end is at or above the highest end."""
     known = [*ends]
     right = nice_ceiling(min(max([LEAST, *known]), MOST))
     lowest = -min([0.0, *known])

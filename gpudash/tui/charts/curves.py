@@ -1,7 +1,4 @@
-"""Lines over the common time axis, drawn by plotext: for charts of eight rows or more.
-
-In fewer rows, columns of eighth blocks say more: they have eight levels a row and no gaps.
-"""
+"""Lines drawn by plotext, for charts of eight rows or more: in fewer, eighth blocks say more."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,7 +29,6 @@ class Line(NamedTuple):
 
 
 def line_of(ink: str, runs: Runs) -> Line:
-    """Return a line of these runs of points."""
     return Line(ink, tuple(tuple(run) for run in runs))
 
 
@@ -45,10 +41,7 @@ def curves(
     gutter: int,
     marks: tuple[tuple[float, str], ...] = (),
 ) -> tuple[Parts, ...]:
-    """Return `rows` rows of lines from 0 to `top`, with both axes; a mark is a moment and its ink.
-
-    Kept for the same data, since a screen asks more often than ticks come.
-    """
+    """Keep results, as a screen asks more often than ticks come; a mark is a moment and its ink."""
     import plotext  # noqa: PLC0415  # takes a twelfth of a second: not before the first paint
 
     plotext.clear_figure()
@@ -85,7 +78,6 @@ def curves(
 
 
 def _parts(row: str, inks: Mapping[str, str]) -> Parts:
-    """Return a row of plotext's with our inks in the place of its colours."""
     text, *coloured = COLOURED.split(row)
     parts = [(text, "faint")]
     for code, more in zip(coloured[::2], coloured[1::2], strict=True):
@@ -94,7 +86,7 @@ def _parts(row: str, inks: Mapping[str, str]) -> Parts:
 
 
 def in_stretches(runs: Runs, ink_at: Sequence[str], time_range: TimeRange) -> tuple[Line, ...]:
-    """Return the runs as lines of the inks of their columns; neighbours share their border."""
+    """Let neighbours share their border."""
     found: dict[str, list[tuple[tuple[float, float], ...]]] = {}
     for run in runs:
         begun: list[tuple[float, float]] = []

@@ -70,7 +70,6 @@ class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def of_device(self) -> bool:
-        """Whether it is about the device; else about the host."""
         return self.kind == "gpu" or self.metric.startswith(("overlap_", "mem_"))
 
     @property
@@ -80,7 +79,7 @@ class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def readings(snapshot: Snapshot, view: TimeView) -> list[ShownReading]:
-    """Return the readings beside the throughput, most important first."""
+    """Return the most important reading first."""
     names = [name for name, metric in METRICS.items() if metric.spark and _belongs(snapshot, name)]
     place = {name: index for index, name in enumerate(ORDER)}
     names.sort(key=lambda name: place.get(name, len(ORDER)))
@@ -88,7 +87,7 @@ def readings(snapshot: Snapshot, view: TimeView) -> list[ShownReading]:
 
 
 def _belongs(snapshot: Snapshot, name: str) -> bool:
-    """Return whether a metric gets a row: it had a value at any time, or is essential."""
+    """Include a metric that had a value at any time, or is essential."""
     sources = (snapshot.gpu, snapshot.host)
     if name in snapshot.series.values or any(one and name in one.values for one in sources):
         return True
@@ -96,7 +95,6 @@ def _belongs(snapshot: Snapshot, name: str) -> bool:
 
 
 def reading(snapshot: Snapshot, name: str, view: TimeView) -> ShownReading:
-    """Return a metric's value, the newest or the cursor's, and its past."""
     metric, past = METRICS[name], snapshot.series.of(name)
     value = value_of(snapshot, name, view)
     one = ShownReading(
@@ -111,7 +109,7 @@ def reading(snapshot: Snapshot, name: str, view: TimeView) -> ShownReading:
 
 
 def quantity(name: str, value: float | str | None) -> str:
-    """Return a metric's value with its unit; CPU time is in cores, not in percent of one."""
+    """Give CPU time in cores, not in percent of one."""
     if name == "throttle" and value == "none":
         return "nothing"
     if name == "loss" and not isinstance(value, str):
@@ -122,13 +120,11 @@ def quantity(name: str, value: float | str | None) -> str:
 
 
 def reading_of(snapshot: Snapshot, name: str) -> GpuReading | HostReading | None:
-    """Return the newest reading that may have the metric."""
     kind = METRICS[name].kind
     return snapshot.gpu if kind == "gpu" else snapshot.host if kind in ("host", "own") else None
 
 
 def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
-    """Return a step's metric at the moment shown, or its newest mean."""
     if view.moment_s is not None:
         return value_at(snapshot.series, name, view.moment_s)
     changed_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
@@ -136,7 +132,6 @@ def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
 
 
 def value_of(snapshot: Snapshot, name: str, view: TimeView) -> float | str | None:
-    """Return a metric's value at the moment shown, or its newest."""
     kind = METRICS[name].kind
     if view.moment_s is None and name in NEWEST:
         newest: float | None = getattr(snapshot, name)
@@ -152,7 +147,7 @@ def _share(part_ms: float | None, step_ms: float | None) -> float | None:
 
 
 def _scaled(snapshot: Snapshot, one: ShownReading) -> ShownReading:
-    """Return the reading with the top of its scale: 100 %, the total memory, or a round maximum."""
+    """Take 100 %, the total memory, or a round maximum as the top of the scale."""
     unit = METRICS[one.metric].unit
     if unit == "%" and one.metric != "cpu_pct":
         return one
@@ -176,7 +171,7 @@ def joined(value: str, between: str, other: str) -> str:
 def sparklines(
     series: Series, shown: Iterable[ShownReading], columns: int, view: TimeView
 ) -> Iterator[str]:
-    """Yield a sparkline of `columns` for each reading; blank where nothing was measured."""
+    """Leave blank where nothing was measured."""
     time_range = range_of(series, max(columns, 1), view)
     bins = bins_of(series.at_s, time_range) if columns else []
     stretches = [stretch for _, stretch in bins]

@@ -86,10 +86,7 @@ def spent(
     data_ms: float | None,
     *phases_ms: float | None,
 ) -> Spent | None:
-    """Return the step time by part; `phases_ms` are in the order of their parts.
-
-    The wait for data counts only where no phase covers it: a host that is ahead may wait.
-    """
+    """Count the wait for data only where no phase covers it, as a host that is ahead may wait."""
     if step_ms is None:
         return None
     if all(ms is None for ms in phases_ms):  # no phase is known
@@ -108,14 +105,13 @@ def spent(
 def columns_of(
     series: Series, parts: tuple[StepPart, ...], stretches: Sequence[slice], top: float, rows: int
 ) -> list[tuple[ColumnCell, ...]]:
-    """Return the mean step of each stretch of ticks as a column of cells, the top row first."""
+    """Return each column with its top row first."""
     times = (means(series.of(name), series.at_s, stretches) for name in metrics_of(parts))
     column = _columns(parts, top, rows)
     return [column(*of_one) for of_one in zip(*times, strict=True)]
 
 
 def metrics_of(parts: Sequence[StepPart]) -> tuple[str, ...]:
-    """Return the metrics that `spent` takes, in order."""
     return ("step_ms", "overlap_ms", *(part.metric for part in parts[:-2]))
 
 
@@ -123,7 +119,7 @@ def metrics_of(parts: Sequence[StepPart]) -> tuple[str, ...]:
 def _columns(
     parts: tuple[StepPart, ...], top: float, rows: int
 ) -> Callable[..., tuple[ColumnCell, ...]]:
-    """Return a function that draws a column; it caches columns, as most only scroll."""
+    """Cache columns, as most only scroll."""
     inks = [part.ink for part in parts]
 
     @lru_cache(maxsize=1024)
@@ -153,7 +149,7 @@ def top_ms(
     cold = {index for begin in begins for index in range(begin, begin + WARMUP_TICKS)}
 
     def steps_of(tick: int) -> float:
-        """Return a tick's steps, at most 1: a tick of fast steps must not weigh more."""
+        """Limit the steps to 1: a tick of fast steps must not weigh more."""
         rate = steps_per_s[tick] if steps_per_s else None
         return 1.0 if rate is None else min(rate * series.tick_s, 1.0)
 
@@ -164,7 +160,7 @@ def top_ms(
 
 
 def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column:
-    """Return the parts in eighths, cut at the top; rounding one part does not move the others."""
+    """Cut the parts at the top; rounding one part does not move the others."""
     eighths, parts = rows * EIGHTHS, []
     reached_ms, height = 0.0, 0
     for ink, ms in zip(inks, step.shown, strict=True):
@@ -177,7 +173,6 @@ def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column
 
 
 def blocks_of(column: Column, rows: int) -> tuple[ColumnCell, ...]:
-    """Return the cells of a column from the top row down."""
     eighths = [number for number, (_, height) in enumerate(column) for _ in range(height)]
     blocks = []
     for begin in range(0, len(eighths), EIGHTHS):
@@ -188,10 +183,7 @@ def blocks_of(column: Column, rows: int) -> tuple[ColumnCell, ...]:
 
 @lru_cache(maxsize=1024)
 def _block(inside: Column) -> ColumnCell:
-    """Return the cell of these parts, which fill it unless it is the top of a column.
-
-    A cell has at most two colours: of three parts the smallest is left out.
-    """
+    """Leave out the smallest of three parts, as a cell has at most two colours."""
     hues = [part for part in inside if part[0] != IDLE]
     filled = sum(height for _, height in hues)
     if not hues:
@@ -206,10 +198,7 @@ def _block(inside: Column) -> ColumnCell:
 
 
 def legend(parts: Sequence[StepPart], step: Spent, width: int) -> list[Cell]:
-    """Return colour, name and time of each part, in the longest form that fits.
-
-    If the shortest form does not fit either, the smallest parts are left out.
-    """
+    """Choose the longest form that fits; if none does, leave out the smallest parts."""
     least_ms = UNNAMED * sum(step.shown)
     longest_first = sorted(step.shown, reverse=True)
     shown = [one for one in zip(parts, step.shown, strict=True) if one[1] > least_ms]

@@ -36,7 +36,6 @@ class Throughput(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Name of the metric drawn."""
         return _metric(self.unit)
 
 
@@ -45,7 +44,6 @@ def _metric(unit: str) -> str:
 
 
 def throughput(snapshot: Snapshot) -> Throughput:
-    """Return the rate that the chart draws."""
     counted = snapshot.samples_per_s is not None or "samples_per_s" in snapshot.series.values
     samples = counted or not snapshot.total_steps
     unit = "samples/s" if samples else "steps/s"
@@ -54,7 +52,6 @@ def throughput(snapshot: Snapshot) -> Throughput:
 
 
 def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> list[str]:
-    """Return `rows` rows of text with a column for each point; `top` is the axis's end."""
     eighths = [0] * time_range.columns
     for at_s, value in (point for run in runs for point in run):
         # what is measured is seen, however small
@@ -67,7 +64,6 @@ def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> l
 
 
 def nothing(snapshot: Snapshot) -> str:
-    """Return the text of a chart without points: whether points are still to come."""
     if snapshot.state not in ("starting", "switching", "training"):
         return "nothing measured"
     return f"waiting for the first {'half second' if snapshot.total_steps else 'step'}"
@@ -91,17 +87,14 @@ def scale_of(runs: Runs, markers: Iterable[Marker]) -> float:
 
 
 def columns_of(markers: Iterable[Marker], time_range: TimeRange) -> dict[int, str]:
-    """Return column → label of the markers in the time range; of a column, the last marker's."""
+    """Return column → label; of a column's markers, it is the last one's."""
     return {
         time_range.column_of(one.at_s): one.label for one in markers if time_range.holds(one.at_s)
     }
 
 
 def label_in(label: str, room: int) -> str:
-    """Return the longest form of a marker's label that fits: whole, values, or their beginning.
-
-    A number is never cut: it would be another number.
-    """
+    """Choose the longest form that fits: whole, values, or their beginning; no number is cut."""
     values = ", ".join(part.rpartition("=")[2] for part in label.split(", "))
     fitting = next((text for text in (label, values) if len(text) <= room), None)
     if fitting is not None:
@@ -136,7 +129,7 @@ def side_of(share_b: float) -> str:
 
 
 def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:
-    """Return the side of the comparison that ran at this moment; empty for neither."""
+    """Empty if neither side ran."""
     sides = (
         one.side
         for one in blocks

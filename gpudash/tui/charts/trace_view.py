@@ -38,36 +38,32 @@ class Span(msgspec.Struct, frozen=True):
 
     @property
     def length_us(self) -> float:
-        """Length of the shown part."""
         return self.end_us - self.begin_us
 
     @property
     def middle_us(self) -> float:
-        """The moment in the middle of the shown part."""
         return (self.begin_us + self.end_us) / 2
 
     def holds(self, at_us: float) -> bool:
-        """Whether the moment is shown."""
         return self.begin_us <= at_us < self.end_us
 
     def of(self, begin_us: float, end_us: float) -> "Span":
-        """Return the span of these moments, moved to lie within the trace."""
+        """Move the span to lie within the trace."""
         length_us = min(max(end_us - begin_us, LEAST_US), self.whole_us)
         begin_us = min(max(begin_us, 0.0), self.whole_us - length_us)
         return Span(begin_us, begin_us + length_us, self.whole_us)
 
     def zoomed(self, direction: int, at_us: float) -> "Span":
-        """Return a span of less (-1) or more (+1) time; `at_us` keeps its place on screen."""
+        """Show less (-1) or more (+1) time; `at_us` keeps its place on screen."""
         length_us = min(max(self.length_us * ZOOM**direction, LEAST_US), self.whole_us)
         begin_us = at_us - (at_us - self.begin_us) * length_us / self.length_us
         return self.of(begin_us, begin_us + length_us)
 
     def panned(self, by_us: float) -> "Span":
-        """Return the span moved later by `by_us`, or earlier if negative."""
         return self.of(self.begin_us + by_us, self.end_us + by_us)
 
     def holding(self, at_us: float) -> "Span":
-        """Return the span moved by as little as shows this moment, with a margin if it moved."""
+        """Move by as little as shows this moment, with a margin if it moved."""
         if self.holds(at_us):
             return self
         margin_us = PAN * self.length_us
@@ -78,7 +74,6 @@ class Span(msgspec.Struct, frozen=True):
 
 
 def span_of(whole_us: float) -> Span:
-    """Return the span of a whole trace."""
     return Span(0.0, max(whole_us, LEAST_US), max(whole_us, LEAST_US))
 
 
@@ -99,11 +94,10 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row(self) -> Row | None:
-        """The cursor's row; None if there are no rows."""
         return self.timeline.rows[self.lane] if self.timeline.rows else None
 
     def event(self, cell_us: float) -> int | None:
-        """Return the position of the event under the cursor in its row."""
+        """Return the event's position in its row."""
         if self.position is not None or self.row is None:
             return self.position
         cell = (self.at_us - self.span.begin_us) // cell_us
@@ -112,7 +106,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return position if position >= 0 else None
 
     def details(self, cell_us: float) -> Details | None:
-        """Return the details of the event under the cursor; None if there is none."""
         position = self.event(cell_us)
         if position is None or self.row is None:
             return None
@@ -121,12 +114,10 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     # ── the cursor ──────────────────────────────────────────────────────────────────────
 
     def at(self, at_us: float) -> "TraceView":
-        """Return a view with the cursor at a moment, which is visible."""
         at_us = min(max(at_us, 0.0), self.span.whole_us)
         return replace(self, at_us=at_us, span=self.span.holding(at_us), position=None)
 
     def moved(self, cells: int, cell_us: float) -> "TraceView":
-        """Return a view with the cursor moved by cells, to the middle of one."""
         cell = (self.at_us - self.span.begin_us) // cell_us + cells
         return self.at(self.span.begin_us + (cell + 0.5) * cell_us)
 
@@ -136,7 +127,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return replace(self, lane=lane, position=None)
 
     def beside(self, direction: int) -> "TraceView":
-        """Return a view at the next event of the row (+1), or at the previous one (-1)."""
         if self.row is None:
             return self
         if self.position is None:
@@ -147,20 +137,19 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return self if position is None else self.on(self.lane, position)
 
     def on(self, lane: int, position: int) -> "TraceView":
-        """Return a view with the cursor on an event of a row."""
         begin_us = float(self.timeline.rows[lane].begin_us[position])
         return replace(self.at(begin_us), lane=lane, position=position)
 
     # ── the time span ───────────────────────────────────────────────────────────────────
 
     def zoomed(self, direction: int, at_us: float | None = None) -> "TraceView":
-        """Return a view of less (-1) or more (+1) time around the cursor or another moment."""
+        """Show less (-1) or more (+1) time around the cursor or another moment."""
         if at_us is None:
             at_us = self.at_us if self.span.holds(self.at_us) else self.span.middle_us
         return replace(self, span=self.span.zoomed(direction, at_us))
 
     def panned(self, by_us: float) -> "TraceView":
-        """Return a view moved later by `by_us`; the cursor stays visible."""
+        """Keep the cursor visible."""
         span = self.span.panned(by_us)
         moved = replace(self, span=span)
         if span.holds(self.at_us):
@@ -169,11 +158,9 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return replace(moved, at_us=at_us, position=None)
 
     def whole(self) -> "TraceView":
-        """Return a view of the whole trace."""
         return replace(self, span=span_of(self.span.whole_us))
 
     def on_event(self, cell_us: float) -> "TraceView":
-        """Return a view zoomed to the event under the cursor."""
         position = self.event(cell_us)
         if position is None or self.row is None:
             return self
@@ -190,7 +177,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return next((i for i, one in steps if one.begin_us <= middle_us < one.end_us), None)
 
     def beside_step(self, direction: int) -> "TraceView":
-        """Return a view of the next step (+1), or of the previous one (-1)."""
         middle_us = self.span.middle_us
         steps = list(enumerate(self.timeline.trace.steps))
         ahead = [index for index, one in steps if one.begin_us > middle_us]
@@ -199,7 +185,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return self.on_step(there[0]) if there else self
 
     def on_step(self, index: int) -> "TraceView":
-        """Return a view of a step."""
         step = self.timeline.trace.steps[index]
         span = self.span.of(step.begin_us, step.end_us)
         view = replace(self, span=span)
@@ -208,7 +193,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
     # ── searching ───────────────────────────────────────────────────────────────────────
 
     def searching(self, text: str) -> "TraceView":
-        """Return a view at the first match of a text in names, from the cursor on."""
+        """Go to the first match in names from the cursor on."""
         if not text:
             return replace(self, sought="", found=None)
         view = replace(self, sought=text, found=matches(self.timeline, text), position=None)
@@ -216,7 +201,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def match_number(self) -> int | None:
-        """Number, from 1, of the match under the cursor; None if there is none."""
+        """Number, from 1, of the match under the cursor."""
         event = self._event
         if self.found is None or event is None:
             return None
@@ -224,7 +209,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
         return number + 1 if number < len(self.found) and self.found[number] == event else None
 
     def match(self, direction: int) -> "TraceView":
-        """Return a view at the next match (+1) or the previous one (-1), wrapping around."""
+        """Go to the next match (+1) or the previous one (-1), wrapping around."""
         if self.found is None or not len(self.found):
             return self
         event = self._event
@@ -239,7 +224,6 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def _event(self) -> int | None:
-        """Index of the event that the user went to."""
         if self.position is None or self.row is None:
             return None
         event = int(self.row.events[self.position])
@@ -247,10 +231,7 @@ class TraceView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def view_of(timeline: Timeline) -> TraceView:
-    """Return the first view: a step in the middle, or the whole trace without steps.
-
-    The cursor is on the longest event there that is no wait: of the device, or else an operator.
-    """
+    """Put the cursor on the longest event there that is no wait: of the device, or an operator."""
     view = TraceView(timeline=timeline, span=span_of(timeline.length_us))
     steps = timeline.trace.steps
     view = view.on_step(len(steps) // 2) if steps else view

@@ -30,10 +30,7 @@ class ChosenValue(msgspec.Struct, frozen=True):
 
 
 class Chooser(Dialog[ChosenValue]):
-    """Asks for a value of a lever; choosing the present value answers None.
-
-    A typed number takes the place of the value under the cursor.
-    """
+    """Asks for a value, or takes a typed number; choosing the present value answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "set", "set", show=False, priority=True),
@@ -46,7 +43,7 @@ class Chooser(Dialog[ChosenValue]):
     def __init__(
         self, lever: Lever, now: str, values: Sequence[MeasuredValue], *, compares: bool = False
     ) -> None:
-        """`now` is the present value. With `compares` none can be set: Enter starts an A/B."""
+        """With `compares` no value can be set: Enter starts an A/B."""
         self._lever, self._now, self._compares = lever, now, compares
         self._typed, self._clicked = "", ""
         self._names = [one.value for one in values]
@@ -63,18 +60,15 @@ class Chooser(Dialog[ChosenValue]):
         self._type("")
 
     def _type(self, typed: str) -> None:
-        """Set the text typed so far."""
         self._typed = typed
         lever = self._lever
         most = f"type any number to {lever.maximum:,}" if isinstance(lever, Count) else ""
         self._said.update(f"{lever.name} = {typed}▏" if typed else most)
 
     def _complain(self, line: str) -> None:
-        """Show why the value is refused, until the next key."""
         self._said.update(plain(line))
 
     def on_option_list_option_highlighted(self) -> None:
-        """Forget what was typed: another value is under the cursor."""
         self._type("")
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -85,7 +79,6 @@ class Chooser(Dialog[ChosenValue]):
             self.action_set()
 
     def on_key(self, event: events.Key) -> None:
-        """Add a digit to the typed number, or erase the last one: in the order of the keys."""
         digit = event.character or ""
         if event.key == "backspace":
             event.stop()
@@ -99,13 +92,11 @@ class Chooser(Dialog[ChosenValue]):
                 self._complain(f"a number has at most {MOST_DIGITS} digits")
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor; it stops at the last value."""
         at = (self._values.highlighted or 0) + rows
         self._values.highlighted = min(max(at, 0), max(len(self._names) - 1, 0))
         self._type("")
 
     def action_set(self) -> None:
-        """Answer with the value, to be set."""
         value = self._value()
         if self._compares:
             self.action_compare()
@@ -113,7 +104,6 @@ class Chooser(Dialog[ChosenValue]):
             self.dismiss(ChosenValue("set", value) if value != self._now else None)
 
     def action_compare(self) -> None:
-        """Answer with the value, to be compared with the present one."""
         value = self._value()
         if value == self._now:
             self._complain(f"it is {value} now: choose what to compare that with")
@@ -130,7 +120,7 @@ class Chooser(Dialog[ChosenValue]):
             self.app.call_later(self.app.run_action, action)
 
     def _value(self) -> str | None:
-        """Return the chosen value; None if it is not valid, and the dialog shows why."""
+        """None if the value is not valid, and the dialog shows why."""
         asked = self._typed or (self._names[self._values.highlighted or 0] if self._names else "")
         try:
             return self._lever.canonical(asked)
@@ -140,7 +130,6 @@ class Chooser(Dialog[ChosenValue]):
 
 
 def _options(values: Sequence[MeasuredValue], now: str) -> list[Option]:
-    """Return a line for each value, with what is known of it."""
     names = [plain(one.value) for one in values]
     room = min(max(map(cell_len, names), default=0), MOST_VALUE)
     known = ["now" if one.value == now else one.known for one in values]

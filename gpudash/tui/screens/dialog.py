@@ -26,7 +26,6 @@ def text(content: str, *, classes: str | None = None) -> Static:
 
 
 def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> Widget:
-    """Return the content in a frame, between title and hint; a wide frame can be scrolled."""
     hints = [_Way(hint, "", classes="dialog-hint")] if hint else []
     head = text(title, classes="dialog-title")
     if wide:  # the hint stays in sight above long content
@@ -69,7 +68,6 @@ class Dialog(ModalScreen[AnswerT]):
         self._parts = parts
 
     def compose(self) -> ComposeResult:
-        """Yield the parts."""
         yield from self._parts
 
     def dismiss(self, result: AnswerT | None = None) -> AwaitComplete:
@@ -85,7 +83,6 @@ class AskText(Dialog[str]):
         super().__init__(framed(title, Input(value, select_on_focus=True), hint=hint))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer with the typed text, unchanged."""
         event.stop()
         self.dismiss(event.value)
 
@@ -110,16 +107,12 @@ class AskChoice(Dialog[str]):
         super().__init__(framed(title, options, hint=f"{hint}\nenter chooses · esc cancels"))
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Answer with the chosen name."""
         event.stop()
         self.dismiss(event.option.id)
 
 
 class AskKey(Dialog[str]):
-    """Asks for one of a few answers, each by its own key or a click.
-
-    Enter does not answer: a held key would, before the question is read.
-    """
+    """Asks for one of a few answers, by its key or a click; not by Enter, which may be held."""
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` is the text about Escape."""
@@ -128,7 +121,6 @@ class AskKey(Dialog[str]):
         self._answers = answers
 
     def on_key(self, event: events.Key) -> None:
-        """Answer with the key, if it is one of the answers'."""
         if event.key in self._answers:
             event.stop()
             self.dismiss(event.key)

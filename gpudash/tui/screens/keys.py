@@ -25,7 +25,6 @@ while most of the GPU idles."""
 
 
 def keys_text(keys: Sequence[Key], panel: str = "") -> str:
-    """Return the list of keys, one per line, in groups; the panel's keys come first."""
     own = [key for key in keys if panel in key.panels]
     groups = {"Here": own} if own else {}
     for group, title in GROUPS.items():
@@ -45,14 +44,12 @@ class Help(Dialog[None]):
     ]
 
     def __init__(self, keys: Sequence[Key], panel: str = "", reading: str = READING) -> None:
-        """Show the keys, those of `panel` first, and the explanation `reading` of the screen."""
         content = text(keys_text(keys, panel)), text(reading, classes="dialog-hint")
         hint = "esc closes · every action is also in the palette"
         super().__init__(framed("gpudash · keys", *content, hint=hint, wide=True))
 
 
 def bindings(keys: Iterable[Key]) -> list[BindingType]:
-    """Return the bindings of these keys."""
     return [
         Binding(
             key.keys,
@@ -86,7 +83,7 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, s
 
 
 def as_markup(text: str) -> str:
-    """Return the text escaped for the palette; Textual's `escape` misses some brackets."""
+    """Textual's `escape` misses some brackets."""
     return plain(text).replace("[", r"\[")
 
 

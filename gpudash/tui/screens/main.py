@@ -65,24 +65,21 @@ class MainScreen(Contained, Screen[None]):
 
     @property
     def layout(self) -> Layout:
-        """The layout; overrides Textual's, as a stylesheet cannot name a custom layout."""
+        """Overrides Textual's, as a stylesheet cannot name a custom layout."""
         return self._board
 
     def compose(self) -> ComposeResult:
-        """Yield every part; the arrangement decides which are visible."""
         parts = self._panels
         yield from (parts.header, self._strip, *parts.charts, self.levers)
         yield from (self.pane, parts.status, parts.footer, self._too_small)
 
     def on_mount(self) -> None:
-        """Show the initial snapshot, so that the first frame has content."""
         self.pane.open(self.chosen_tab)
         if self.chosen_tab == "output" and "pane" not in places(*self.app.size, self._board.shown):
             self.pane.focus()  # else it is hidden, and a script may ask something
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Adapt to the new size."""
         width, height = event.size
         self._place_notices()
         self._show_footer()
@@ -94,24 +91,20 @@ class MainScreen(Contained, Screen[None]):
 
     @property
     def too_small(self) -> bool:
-        """Whether the terminal is too small to show anything."""
         return is_too_small(*self.size)
 
     @property
     def view(self) -> View:
-        """What the user has chosen to see."""
         shown, tab = self._board.shown, self.pane.tab
         return View(panels=shown, focus=self._focused, tab=tab, time=self._time)
 
     @property
     def _focused(self) -> str:
-        """Id of the panel with the focus; empty for none."""
         return self.focused.id or "" if self.focused is not None else ""
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
 
     def show(self, mail: Mail = NO_MAIL) -> None:
-        """Pass the newest snapshot and log lines to every part; each paints what has changed."""
         control, snapshot = self._control, self._control.snapshot
         with self._strip.contained():
             self.headline = control.headline
@@ -146,14 +139,12 @@ class MainScreen(Contained, Screen[None]):
             rack.set_class(is_roomy(*self.size), "over-charts")
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Make the panel visible, and put its keys first in the footer."""
         focused = event.widget.id
         if focused in PANELS:
             self._rearrange(chosen=focused)
         self._show_footer()
 
     def action_panel_number(self, number: int) -> None:
-        """Focus a panel by its digit."""
         self._focus_on(PANELS[number - 1])
 
     def _focus_on(self, name: str) -> None:
@@ -163,13 +154,11 @@ class MainScreen(Contained, Screen[None]):
         self.set_focus(self.query_one(f"#{name}"))
 
     def action_panel(self, direction: int) -> None:
-        """Focus the next panel (+1) or the previous one (-1)."""
         here = self._focused
         index = PANELS.index(here) + direction if here in PANELS else 0
         self._focus_on(PANELS[index % len(PANELS)])
 
     def action_view(self) -> None:
-        """Show the next of levers, history, A/B, output and log."""
         tabs = [tab for tab in self.pane.tabs if tab != "profile"]
         if self.focused is not self.pane:
             self.open_tab(self.pane.tab)
@@ -186,7 +175,6 @@ class MainScreen(Contained, Screen[None]):
         self.open_tab(tab)
 
     def open_tab(self, tab: Tab) -> None:
-        """Show this tab of the pane."""
         self.pane.open(tab)
         self._rearrange(pane_rows=self.pane.wanted_rows)
         self._focus_on("pane")
@@ -202,7 +190,6 @@ class MainScreen(Contained, Screen[None]):
         return found
 
     def copied(self) -> str:
-        """Return the focused verdict, row or lever as text."""
         control, snapshot = self._control, self._control.snapshot
         shown = snapshot.comparison
         row = self.pane.chosen_result if self.focused is self.pane else None
@@ -217,13 +204,11 @@ class MainScreen(Contained, Screen[None]):
         return f"{lever.name}={control.levers.value(lever)}" if lever is not None else ""
 
     def action_device(self) -> None:
-        """Show every reading in all of the room, or the levers again."""
         is_open = self._board.shown.zoomed == "activity"
         self._zoom("" if is_open else "activity")
         self._focus_on("levers" if is_open else "activity")
 
     def action_zoom(self) -> None:
-        """Maximise the focused panel, or restore the layout."""
         self._zoom("" if self._board.shown.zoomed else self._focused or "throughput")
 
     def _zoom(self, name: str) -> None:
@@ -246,7 +231,6 @@ class MainScreen(Contained, Screen[None]):
     # ── arrows and Enter ────────────────────────────────────────────────────────────────
 
     async def action_move(self, columns: int, rows: int) -> None:
-        """Move inside the focused panel."""
         focused = self._focused
         if focused in CHARTS:
             if columns:
@@ -265,11 +249,9 @@ class MainScreen(Contained, Screen[None]):
             self.levers.move(rows)
 
     def action_scroll(self, direction: int) -> None:
-        """Scroll the pane by its height."""
         self.pane.scroll_pages(direction)
 
     async def action_enter(self) -> None:
-        """Run the focused panel's action for Enter."""
         focused = self._focused
         if focused in CHARTS:
             self.action_zoom()
@@ -297,30 +279,23 @@ class MainScreen(Contained, Screen[None]):
         self._panels.show_charts(self._control.snapshot, time)
 
     def action_range(self, direction: int) -> None:
-        """Show a shorter (-1) or a longer (+1) time range."""
         self._look(self._time.zoomed(direction, self._newest_s))
 
     def action_whole_run(self) -> None:
-        """Show the whole run."""
         self._look(self._time.whole())
 
     def action_freeze(self) -> None:
-        """Freeze the charts, or follow the run again."""
         self._look(self._time.frozen(self._newest_s))
 
     def action_live(self) -> None:
-        """Follow the run."""
         self._look(self._time.live())
 
     def action_to_marker(self, direction: int) -> None:
-        """Put the cursor on the next lever change (+1) or on the previous one (-1)."""
         moments = [marker.at_s for marker in self._control.snapshot.markers]
         self._look(self._time.jumped(direction, moments, self._newest_s))
 
     def action_cursor_at(self, at_s: float) -> None:
-        """Put the cursor at this moment."""
         self._look(self._time.at(at_s, self._newest_s))
 
     def action_between(self, one_s: float, other_s: float) -> None:
-        """Show the time range between two moments."""
         self._look(self._time.between(one_s, other_s))

@@ -30,7 +30,6 @@ class TakeHome(Dialog[None]):
     def __init__(
         self, lever: Lever, value: str, own_line: Callable[[str], OwnLine | None] = unknown
     ) -> None:
-        """`own_line` returns the script's own line for a value, if it is known."""
         # the head has the keys, as it stays visible above a long script
         self._head, self._lines = Static(classes="dialog-title"), Static()
         super().__init__(VerticalScroll(self._head, self._lines, classes="dialog wide"))
@@ -57,12 +56,10 @@ class TakeHome(Dialog[None]):
         self._lines.update(Content("\n").join(styled))
 
     def action_move(self, direction: int) -> None:
-        """Show the next value (+1) or the previous one (-1)."""
         if self._lever.values:
             self._show(self._lever.step(self._value, direction))
 
     def action_copy(self) -> None:
-        """Copy the lines without their marks."""
         code = recipe(self._lever, self._value).code
         if code:
             self.app.copy_to_clipboard(code)

@@ -29,28 +29,22 @@ class ReplayScreen(MainScreen):
         self._board.shown = PanelChoice(scrubber=True)
 
     def compose(self) -> ComposeResult:
-        """Yield the main screen's parts and the scrubber."""
         yield from super().compose()
         yield self._panels.scrubber
 
     def action_play(self) -> None:
-        """Toggle between playing and holding."""
         self._player.play_or_hold()
 
     def action_speed(self, direction: int) -> None:
-        """Play at the next higher speed (+1) or the next lower one (-1)."""
         self._player.faster(direction)
 
     def action_seek(self, seconds: float) -> None:
-        """Go forward by some seconds, or back if negative."""
         self._player.seek(self._player.position_s + seconds)
 
     def action_seek_to(self, position_s: float) -> None:
-        """Go to a position in the recording."""
         self._player.seek(position_s)
 
     def action_seek_end(self) -> None:
-        """Go to the end and follow it."""
         self._player.seek_end()
 
     def action_seek_marker(self, direction: int) -> None:

@@ -38,7 +38,6 @@ device. The share at the right is of the time that is shown."""
 
 
 def _following(now: Headline) -> Iterator[str]:
-    """Yield what the dashboard proposes and answers; nothing without an answer."""
     if now.caution:
         yield f"{key_for('try_it')}  {now.caution}"
     elif now.first is not None:
@@ -66,11 +65,9 @@ class TimelineScreen(Contained, Screen[None]):
         self.tables = Tables()
 
     def compose(self) -> ComposeResult:
-        """Yield header, lanes, tables and footer; lanes or tables are hidden."""
         yield from (self._header, self.lanes, self.tables, self._footer)
 
     def on_mount(self) -> None:
-        """Show the lanes."""
         self._turn_to("lanes")
 
     # ── showing ─────────────────────────────────────────────────────────────────────────
@@ -90,7 +87,6 @@ class TimelineScreen(Contained, Screen[None]):
         return lambda width: self._below(width, ALL)
 
     def _below(self, width: int, height: int) -> Iterable[Parts]:
-        """Return the summary in so many rows."""
         summary = self.shown.summary
         if summary is None:
             return ((("   the trace is being summed up …", "dim"),),)
@@ -100,7 +96,7 @@ class TimelineScreen(Contained, Screen[None]):
         return summary_rows(shown, width, height)
 
     def take(self, shown: ShownProfile) -> None:
-        """Update the profile with its summary, if it is the one that is shown."""
+        """Do nothing for a profile other than the one shown."""
         if shown.timeline is not self.shown.timeline:
             return
         self.shown = shown
@@ -109,7 +105,6 @@ class TimelineScreen(Contained, Screen[None]):
             self.lanes.repaint()
 
     def show_bars(self) -> None:
-        """Update header and footer."""
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
@@ -157,22 +152,18 @@ class TimelineScreen(Contained, Screen[None]):
             self.lanes.show(view)
 
     def action_cursor(self, cells: int) -> None:
-        """Move the cursor by cells."""
         self._look(self.lanes.view.moved(cells, self.lanes.cell_us))
 
     def action_lane(self, rows: int) -> None:
-        """Move the cursor by rows, or scroll a table."""
         if self._page == "lanes":
             self._look(self.lanes.view.in_lane(self.lanes.view.lane + rows))
         else:
             self.tables.scroll_rows(rows)
 
     def action_page(self, direction: int) -> None:
-        """Move by a page of rows."""
         self.action_lane(direction * max(self.size.height - 3, 1))
 
     def action_event(self, direction: int) -> None:
-        """Go to the next event of the lane (+1) or the previous one (-1)."""
         self._look(self.lanes.view.beside(direction))
 
     def action_next(self, direction: int) -> None:
@@ -181,16 +172,13 @@ class TimelineScreen(Contained, Screen[None]):
         self._look(view.beside(direction) if view.found is None else view.match(direction))
 
     def action_step(self, direction: int) -> None:
-        """Show the next step (+1) or the previous one (-1)."""
         self._look(self.lanes.view.beside_step(direction))
 
     def action_pan(self, direction: int) -> None:
-        """Pan to later (+1) or earlier (-1) times."""
         view = self.lanes.view
         self._look(view.panned(direction * PAN * view.span.length_us))
 
     def action_end(self, direction: int) -> None:
-        """Go to the end (+1) or the begin (-1) of the trace or table."""
         view = self.lanes.view
         if self._page == "lanes":
             self._look(
@@ -200,20 +188,15 @@ class TimelineScreen(Contained, Screen[None]):
             self.tables.scroll_rows(direction * ALL)
 
     def action_zoom(self, direction: int) -> None:
-        """Show less time (-1), or more (+1)."""
         self._look(self.lanes.view.zoomed(direction))
 
     def action_whole(self) -> None:
-        """Show the whole trace."""
         self._look(self.lanes.view.whole())
 
     def action_zoom_to_event(self) -> None:
-        """Zoom to the event under the cursor."""
         self._look(self.lanes.view.on_event(self.lanes.cell_us))
 
     def action_find(self) -> None:
-        """Ask for a text, and go to the first event whose name contains it."""
-
         def answered(text: str | None) -> None:
             if text is None:
                 return
@@ -227,7 +210,6 @@ class TimelineScreen(Contained, Screen[None]):
         self.app.push_screen(AskText("find", self.lanes.view.sought, hint), answered)
 
     def action_show(self, page: Page) -> None:
-        """Show a page, or the lanes again."""
         if page == "changes" and self.shown.summary is not None and self.shown.before is None:
             self.app.notify("there is no profile before this one in this session", markup=False)
         else:
@@ -239,13 +221,11 @@ class TimelineScreen(Contained, Screen[None]):
         self.app.call_later(self.app.run_action, "try_it")
 
     def action_where(self) -> None:
-        """Show and copy the path of the trace."""
         path = str(self.shown.path)
         self.app.copy_to_clipboard(path)
         self.app.notify(f"copied: {fmt.plain(path)}; Perfetto opens it too", markup=False)
 
     def action_copy(self) -> None:
-        """Copy the event under the cursor, or the table."""
         if self._page == "lanes":
             found = self.lanes.view.details(self.lanes.cell_us)
             copied = "" if found is None else "\n".join([found.name, " · ".join(facts(found))])
@@ -256,7 +236,6 @@ class TimelineScreen(Contained, Screen[None]):
             self.app.notify(f"copied: {fmt.plain(copied.partition(chr(10))[0])}", markup=False)
 
     def action_help(self) -> None:
-        """List every key of the profile's screen."""
         self.app.push_screen(Help(self.keys, reading=READING))
 
     def action_leave(self) -> None:

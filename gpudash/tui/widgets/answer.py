@@ -68,7 +68,7 @@ class AnswerStrip(Panel):
     _lane_count = 2
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
-        """Update the headline; `last_s` is how long the last run's start took."""
+        """`last_s` is how long the last run's start took."""
         starting, compared = shown.kind == "starting", snapshot.comparison
         is_known = starting and last_s is not None
         now = (
@@ -95,7 +95,6 @@ class AnswerStrip(Panel):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the limit, its reason and what to try, each after a bar in the limit's hue."""
         shown, room = self._shown, width - 2
         bar = ("▌ ", LIMIT_INKS.get(shown.kind, "border"))
         if shown.kind == "starting":
@@ -112,7 +111,6 @@ class AnswerStrip(Panel):
             yield from self._lanes(width)
 
     def _limit(self, width: int) -> Parts:
-        """Return the title with the first evidence, and the rates at the right."""
         shown = self._shown
         says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring", "ended")
         is_word = says_limit and len(shown.title) <= MOST_CAPITALS
@@ -130,7 +128,6 @@ class AnswerStrip(Panel):
         return _apart(left, ((right, "strong"),), width)
 
     def _reason(self, width: int) -> Parts:
-        """Return further evidence, and whether the limit is proven."""
         shown = self._shown
         first = self._limit(width)
         said = "".join(text for text, _ in first)
@@ -144,7 +141,6 @@ class AnswerStrip(Panel):
         return _apart(((text, "text"),), right, width)
 
     def _action(self, width: int) -> Parts:
-        """Return what to press: the proposal, how a running A/B is ended, or why not now."""
         shown, first = self._shown, self._shown.first
         right: Parts = ()
         for action, what in (("why", "why"), ("code", "code")):
@@ -167,7 +163,6 @@ class AnswerStrip(Panel):
         return _apart(left, right, width)
 
     def _proposal(self, first: Try, width: int) -> Parts:
-        """Return the key, the change, what it may gain, and how long the proof takes."""
         assert first.gain is not None
         change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
         takes = f"about {first.takes_s} s" if first.takes_s is not None else ""
@@ -236,13 +231,11 @@ class AnswerStrip(Panel):
 
 
 def _apart(left: Parts, right: Parts, width: int) -> Parts:
-    """Return both, at either end of a row."""
     gap = max(width - width_of(left) - width_of(right) - 1, 0)
     return (*left, (" " * gap, ""), *right)
 
 
 def _rates(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the rates, the most important first."""
     known = {
         "samples/s": snapshot.samples_per_s,
         "steps/s": snapshot.steps_per_s,
@@ -256,10 +249,7 @@ def _rates(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _padding(snapshot: Snapshot) -> str:
-    """Return the share of padding beside the tokens, as a clause; empty if it is none, or unknown.
-
-    Of several ranks, the padding of one is known.
-    """
+    """Empty for several ranks, as the padding of only one is known."""
     padding, steps_per_s = step_value(snapshot, "padding_tokens", TimeView()), snapshot.steps_per_s
     if not padding or not steps_per_s or not snapshot.tokens_per_s or snapshot.ranks:
         return ""
@@ -297,7 +287,6 @@ def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
 
 
 def _stage(snapshot: Snapshot) -> str:
-    """Return the present stage of a start, by the snapshot's status."""
     status = snapshot.status
     if is_script(snapshot):
         waits = snapshot.state == "starting" and "torch is imported" not in status
@@ -314,10 +303,7 @@ def rest_text(lane: Lane, step_ms: float) -> str:
 
 
 def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, int]]:
-    """Return the parts with their columns, and None with the rest; the sum is `width`.
-
-    A part's columns lie between the rounded moments of its begin and its end.
-    """
+    """None stands for the rest; the columns add up to `width`."""
     ends, at_ms = [0], 0.0
     for part in lane.parts:
         at_ms += part.ms
@@ -327,7 +313,6 @@ def spread(lane: Lane, step_ms: float, width: int) -> list[tuple[Part | None, in
 
 
 def printed(part: Part, columns: int) -> str:
-    """Return the part as text of `columns`, with the longest label that fits."""
     ms = fmt.milliseconds(part.ms)
     for label in (f"{part.label} {ms}", f"{part.short} {ms}", ms, part.short, ""):
         text = f"{EDGE}{fmt.plain(label)}"
@@ -337,7 +322,6 @@ def printed(part: Part, columns: int) -> str:
 
 
 def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
-    """Return as many of the first clauses as fit uncut."""
     text = ""
     for clause in clauses:
         longer = f"{text}{between}{clause}" if text else clause

@@ -19,20 +19,17 @@ class Bar(Painted):
     _right: tuple[Cell, ...] = ()
 
     def show(self, cells: tuple[Cell, ...], right: tuple[Cell, ...] = ()) -> None:
-        """Update the cells; repaint if they changed."""
         if (cells, right) != (self.cells, self._right):
             self.cells, self._right = cells, right
             self.repaint()
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
-        """Yield the one row."""
         row: list[tuple[str, str]] = []
         for at, cell in placed(self.cells, self._right, width, margin=1, gap=2):
             row += [(" " * (at - width_of(row)), ""), *cell.parts]
         yield row
 
     def on_click(self, event: events.Click) -> None:
-        """Run the action of the cell under the pointer."""
         for x, cell in placed(self.cells, self._right, self.size.width, margin=1, gap=2):
             if x <= event.x < x + cell.width and cell.action:
                 self.act(cell.action)
@@ -46,7 +43,6 @@ class StatusLine(Bar):
     """One cell with a sentence and a hint; the sentence loses clauses to make room for it."""
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
-        """Yield the one row."""
         for cell in self.cells:
             (sentence, style), (hint, _) = cell.parts
             shown = clauses_in(sentence, max(width - 2 - len(hint), LEAST))
@@ -66,13 +62,11 @@ class Scrubber(Painted):
     _playback = Playback(name="")
 
     def show(self, playback: Playback | None) -> None:
-        """Update the position; repaint if it changed."""
         if playback is not None and playback != self._playback:
             self._playback = playback
             self.repaint()
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # one row
-        """Yield the one row."""
         first, cells, length = self._line(width)
         line = ["─"] * cells
         marked = [(self._place(at_s, cells), label) for at_s, label in self._playback.markers]
@@ -89,7 +83,6 @@ class Scrubber(Painted):
         yield (f"{first}├{before}", "dim"), ("●", "busy"), (f"{after}┤{length}", "dim")
 
     def on_click(self, event: events.Click) -> None:
-        """Seek to the position under the pointer."""
         first, cells, _ = self._line(self.size.width)
         share = (event.x - len(first) - 1) / max(cells - 1, 1)
         position_s = min(max(share, 0.0), 1.0) * self._playback.length_s

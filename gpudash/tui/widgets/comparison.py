@@ -1,7 +1,4 @@
-"""Rows of an A/B comparison: its intervals so far, the verdict, and earlier verdicts.
-
-Intervals are drawn on one axis of relative change, on which 0 is value A.
-"""
+"""Rows of an A/B: its intervals on an axis of relative change, where 0 is value A; verdicts."""
 
 import math
 import textwrap
@@ -61,10 +58,7 @@ def sampled(count: int, rows: int) -> list[int]:
 def comparison_rows(
     shown: ComparisonShown | None, width: int, height: int, price: float | None = None
 ) -> Iterator[Parts]:
-    """Yield the most important rows of a running or concluded comparison that fit.
-
-    Below a verdict are joules, if they were asked for, and money at this price.
-    """
+    """Yield the most important rows that fit; a verdict has joules, if asked for, and money."""
     room = width - 2
     if shown is None:
         yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
@@ -94,10 +88,7 @@ def comparison_rows(
 
 
 def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
-    """Return how long the pairs left take, as the mean of those so far: `about 3 min left`.
-
-    `blocks` are the newest ones on the time axis. Empty before there are two pairs.
-    """
+    """Empty before there are two pairs; `blocks` are the newest ones on the time axis."""
     begins = [one.begin_s for one in blocks[-2 * shown.pairs :]] if shown.pairs >= 2 else []
     # two blocks are a pair's time with its switches
     pairs_s = [after - before for before, after in zip(begins, begins[2:], strict=False)]
@@ -125,7 +116,6 @@ def _interval(shown: ComparisonShown) -> ChangeInterval | None:
 
 
 def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
-    """Return (pairs, interval) for each number of pairs that has one."""
     return [*enumerate(shown.history, shown.pairs - len(shown.history) + 1)]
 
 
@@ -147,7 +137,6 @@ def _interval_rows(
 
 
 def _found(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return the verdict, or why there is none and the change so far."""
     if shown.verdict is not None:
         mark, ink = ("✓ ", "better") if shown.proven else ("  ", "strong")
         lines = textwrap.wrap(fmt.plain(shown.verdict), max(width - 2, 1))
@@ -161,7 +150,6 @@ def _found(shown: ComparisonShown, width: int) -> list[Parts]:
 
 
 def _blocks(shown: ComparisonShown, width: int) -> Parts:
-    """Return the order of the measured blocks, cut to the newest, and the values A and B."""
     named = [
         f"{side} {fmt.clip(fmt.plain(value), VALUE)}"
         for side, value in zip("AB", (shown.a, shown.b), strict=True)
@@ -175,7 +163,6 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 
 
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
-    """Return the state of a running comparison: the change, both rates, and its goal."""
     if _interval(shown) is None:
         text = f"{fmt.pairs(shown.pairs)}: too few for an interval"
     else:
@@ -205,7 +192,6 @@ def _figure(value: float | None) -> str:
 
 
 def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Parts]:
-    """Return lines on joules and money; each sentence is indented from its second line on."""
     asked = shown.energy is not None or bool(shown.why_no_energy)
     said = worth_lines(shown, price, energy=asked)
     wrapped = (textwrap.wrap(fmt.plain(one), max(width, 1), subsequent_indent="  ") for one in said)
@@ -213,7 +199,6 @@ def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Part
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return a row of figures for each of the two values, in columns; empty without figures."""
     names = [fmt.plain(value) for value in (shown.a, shown.b)]
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
     columns = []
@@ -240,7 +225,6 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
 
 
 def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:
-    """Return as many of the first fields as fit; the first one is cut if it does not."""
     row: list[tuple[str, str]] = []
     used = 0
     for text, ink in fields:

@@ -1,8 +1,4 @@
-"""The history: the settings that were tried, one after another, with what each had.
-
-It proves nothing: settings measured one after the other differ by several percent even where they
-are equal. Only an A/B proves, and the ledger has its figures.
-"""
+"""The settings tried, one after another; equal ones differ by several percent, so none is proof."""
 
 from collections.abc import Iterator, Sequence
 
@@ -45,18 +41,16 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         return money(of_a_million(self.price, self.gpus, result.samples_per_s))
 
     def rate(self, result: Result) -> float | None:
-        """Return the row's throughput."""
         return result.samples_per_s if self.unit == "samples/s" else result.steps_per_s
 
     def busy(self, result: Result) -> str:
-        """Return how busy the device was."""
         if self.on_gpu:
             return fmt.percent(result.values.get("gpu_util_pct"))
         return fmt.cores(result.values.get("cpu_pct")).removesuffix(" cores")
 
 
 def table_of(snapshot: Snapshot, *, on_gpu: bool) -> Table:
-    """Return the settings tried; `on_gpu` is also set if an earlier one had a GPU."""
+    """`Table.on_gpu` is also set if an earlier setting had a GPU."""
     results = snapshot.results
     on_gpu = on_gpu or any("gpu_util_pct" in row.values for row in results)
     unit, price, gpus = rate_unit(results), snapshot.price, len(snapshot.ranks)
@@ -74,10 +68,7 @@ def energy_text(result: Result) -> str:
 def history_rows(
     table: Table, shown: Sequence[int], width: int, *, cursor: int | None = None, head: bool = True
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`; `▸` marks the cursor, bold text the present setting.
-
-    Without a head there is no column that needs one.
-    """
+    """`▸` is the cursor, bold the present setting; without `head` some columns are absent."""
     rows = [table.results[index] for index in shown]
     if not rows:
         yield (("   each setting that you try has a row here", "faint"),)

@@ -1,7 +1,4 @@
-"""The ledger of the levers: each with its value, what is proposed, and what that is worth here.
-
-One axis serves for all: estimates are hollow, proofs have a dot and whiskers.
-"""
+"""The ledger of the levers, on one axis: estimates are hollow, proofs have a dot and whiskers."""
 
 import re
 import textwrap
@@ -50,10 +47,7 @@ class LedgerColumns(NamedTuple):
 
 
 class LeverPanel(Panel, Scrolled):
-    """The ledger; the app moves the cursor and makes the change.
-
-    The cursor is on the first row, which is what is proposed, until the user moves it.
-    """
+    """The ledger; the cursor is on the first row, the proposed one, until the user moves it."""
 
     _ledger: tuple[LedgerRow, ...] = ()
     _unit = "samples/s"
@@ -66,7 +60,6 @@ class LeverPanel(Panel, Scrolled):
     def show(
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        """Update the values, and why they cannot be changed."""
         rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
         if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen
@@ -84,7 +77,6 @@ class LeverPanel(Panel, Scrolled):
 
     @property
     def chosen(self) -> Lever | None:
-        """The lever under the cursor."""
         return self._ledger[self._cursor].row.lever if self._ledger else None
 
     @property
@@ -93,12 +85,12 @@ class LeverPanel(Panel, Scrolled):
         return 2 + max(len(self._ledger), 4)
 
     def move(self, direction: int) -> None:
-        """Move the cursor down (+1) or up (-1), wrapping around."""
+        """Wrap around at both ends."""
         if self._ledger:
             self._choose((self._cursor + direction) % len(self._ledger))
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor up (-1) or down (+1), without wrapping around."""
+        """Move the cursor without wrapping around."""
         if 0 <= self._cursor + direction < len(self._ledger):
             self._choose(self._cursor + direction)
 
@@ -126,13 +118,11 @@ class LeverPanel(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def rule(self, width: int) -> Parts:
-        """Return the heads of the columns in the rule, with the axis."""
         ink, line = ("focus", HEAVY) if self.has_focus else ("border", THIN)
         columns = _columns(self._ledger, width)
         row: list[tuple[str, str]] = []
 
         def head(text: str, room: int, name: str = "dim") -> None:
-            """Add a head, and the line up to the next column."""
             text = cut(text, max(room - 2, 0))
             row.append((f"{text} ", name))
             row.append((f"{line * (room - cell_len(text) - 2)} "[: room - cell_len(text) - 1], ink))
@@ -158,7 +148,6 @@ class LeverPanel(Panel, Scrolled):
         return exactly(row, width)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the rows, and the explanation of the one under the cursor."""
         count = len(self._ledger)
         shown = min(count, height)  # an explanation below the list never hides a lever
         if not count:
@@ -176,7 +165,6 @@ class LeverPanel(Panel, Scrolled):
             yield from self._explanation(width, height - shown)
 
     def _line(self, index: int, width: int, columns: LedgerColumns, more: str) -> Parts:
-        """Return a lever's row; `more` counts hidden levers."""
         one, is_chosen = self._ledger[index], index == self._cursor
         is_fixed = one.standing is Standing.FIXED or bool(self._why_not and not one.is_running)
         ink = "dim" if one.standing >= Standing.MINOR or is_fixed else "text"
@@ -211,7 +199,6 @@ class LeverPanel(Panel, Scrolled):
         return row
 
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield what the lever under the cursor does, in at most `height` rows."""
         one = self._ledger[self._cursor]
         row, indent = one.row, 3
         fixed = self._why_not or row.refusal
@@ -231,7 +218,7 @@ class LeverPanel(Panel, Scrolled):
 
 
 def _columns(rows: Sequence[LedgerRow], width: int) -> LedgerColumns:
-    """Return the widths: without room the axis goes, then the state joins the figure."""
+    """Without room the axis goes, then the state joins the figure."""
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
     name = min(max(names + 2, len(TITLE) + 2), MOST_NAME, max(room // 3, 1))

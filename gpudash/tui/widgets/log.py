@@ -24,7 +24,6 @@ def kept(line: str) -> str:
 
 
 def is_trouble(line: str) -> bool:
-    """Return whether a line is a warning or an error."""
     return TROUBLE.match(line) is not None
 
 
@@ -41,7 +40,7 @@ def log_rows(
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Return a line wrapped between words; all rows have the line's indentation."""
+    """Give all rows the line's indentation."""
     if cell_len(line) <= width:
         return [line]
     words = line.lstrip()

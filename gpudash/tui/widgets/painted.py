@@ -1,7 +1,4 @@
-"""The base of all widgets: paints rows as strips, in ASCII if asked, and refreshes changed rows.
-
-Only this module knows rich's segments and styles.
-"""
+"""The base of all widgets: paints rows as strips. It alone knows rich's segments and styles."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -47,7 +44,6 @@ class Painted(Contained, Widget):
 
     @property
     def size(self) -> Size:
-        """The size of its place."""
         return self._alone or super().size
 
     def painted_at(self, size: Size, *, focused: bool) -> list[Parts]:
@@ -93,7 +89,6 @@ class Painted(Contained, Widget):
         self.refresh()
 
     def on_show(self) -> None:
-        """Draw what has changed while the widget was hidden."""
         self.redraw()
 
     def render_line(self, y: int) -> Strip:
@@ -134,7 +129,6 @@ class Painted(Contained, Widget):
         self._inks.clear()
 
     def _ink(self, name: str) -> InkStyle:
-        """Return an ink in the present theme, on the widget's background."""
         if name not in self._inks:
             pair = name.split("/")
             self._inks[name] = self._pair(*pair) if len(pair) == 2 else self._single(name)
@@ -159,7 +153,6 @@ class Painted(Contained, Widget):
         return self._ink(above)[0] + Style(color=hues[above], bgcolor=hues[behind]), {}
 
     def act(self, action: str) -> None:
-        """Run an action of the app or of its screen."""
         self.app.call_later(self.app.run_action, action)
 
     def _hues_are_few(self) -> bool:
@@ -176,12 +169,10 @@ class Scrolled(Painted):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show earlier rows."""
         event.stop()
         self.scroll_rows(-1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show later rows."""
         event.stop()
         self.scroll_rows(1)
 
@@ -190,7 +181,6 @@ class Ascii(LineFilter):
     """A line filter that replaces Unicode in everything that is shown."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:  # noqa: ARG002  # Textual's own signature
-        """Return the segments in ASCII."""
         return [Segment(in_place(text), style, control) for text, style, control in segments]
 
 

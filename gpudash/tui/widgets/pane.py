@@ -1,8 +1,4 @@
-"""The pane at the bottom: tabs for the history, A/B, ranks, timeline, output and log.
-
-Other modules make the rows. The pane holds the data, the open tab, and the scroll position of each
-tab.
-"""
+"""The pane at the bottom: its data, open tab and scroll positions; other modules make the rows."""
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -50,10 +46,7 @@ EMPTY: dict[Tab, str] = {
 
 
 class Pane(Panel, Scrolled):
-    """The pane; the app opens a tab and moves the cursor.
-
-    Tabs of ranks and output exist only in a run that has them.
-    """
+    """The pane; tabs of ranks and output exist only in a run that has them."""
 
     def __init__(self) -> None:
         super().__init__(id="pane")
@@ -71,7 +64,7 @@ class Pane(Panel, Scrolled):
     # ── data ────────────────────────────────────────────────────────────────────────────
 
     def show(self, snapshot: Snapshot, lines: Sequence[str] = (), *, rewound: bool = False) -> None:
-        """Update the data and append log lines; `rewound` drops all earlier lines."""
+        """`rewound` drops all earlier lines."""
         if rewound:
             for tab, lines_before in self.lines.items():
                 lines_before.clear()
@@ -108,7 +101,6 @@ class Pane(Panel, Scrolled):
                 self._trouble.add(tab)
 
     def open(self, tab: Tab) -> None:
-        """Show this tab."""
         self.tab = tab
         self._unread[tab] = 0
         self._trouble.discard(tab)
@@ -119,7 +111,6 @@ class Pane(Panel, Scrolled):
 
     @property
     def tabs(self) -> tuple[Tab, ...]:
-        """The tabs of this run, and the open one."""
         there = {
             "ranks": bool(self._snapshot.ranks),
             "output": self._can("type") or bool(self.lines["output"]),
@@ -127,7 +118,6 @@ class Pane(Panel, Scrolled):
         return tuple(tab for tab in TITLES if there.get(tab, True) or tab == self.tab)
 
     def next_tab(self, direction: int = 1) -> None:
-        """Open the tab to the right (+1) or to the left (-1), wrapping around."""
         tabs = self.tabs
         self.open(tabs[(tabs.index(self.tab) + direction) % len(tabs)])
 
@@ -149,11 +139,9 @@ class Pane(Panel, Scrolled):
         return rows[self._scroll.chosen(len(rows))]
 
     def scroll_rows(self, direction: int) -> None:
-        """Move the cursor, or the log, by rows: down, or up if negative."""
         self._go_to(self._scroll.chosen(self._count) + direction)
 
     def scroll_pages(self, direction: int) -> None:
-        """Move by pages: down, or up if negative."""
         self.scroll_rows(direction * max(self.inside.height - 2, 1))
 
     def find(self, text: str) -> bool:
@@ -167,7 +155,6 @@ class Pane(Panel, Scrolled):
         return found is not None
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
-        """Choose the row under the pointer."""
         shown = self._scroll.in_sight(self._count, self.inside.height - 1)
         if self.tab == "history" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
@@ -183,7 +170,6 @@ class Pane(Panel, Scrolled):
         self._scrolls["history"] = Scroll(row=row, first=first)
 
     def _texts(self) -> Sequence[str]:
-        """Return the rows or the lines of the open tab."""
         if self.tab == "history":
             return [row.configuration for row in self._table.results]
         if self.tab == "ranks":
@@ -215,7 +201,6 @@ class Pane(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the open tab's rows."""
         if self.tab == "history":
             shown = self._scroll.in_sight(self._count, max(height - 1, 1))
             head = height > 1
@@ -239,7 +224,6 @@ class Pane(Panel, Scrolled):
     # ── the rule, and the row at the bottom ─────────────────────────────────────────────
 
     def has_foot(self) -> bool:
-        """Return whether the open tab has buttons or a note."""
         ab = self._snapshot.comparison
         has = {
             # to end one that is sure, or what follows
@@ -251,7 +235,6 @@ class Pane(Panel, Scrolled):
         return has.get(self.tab, False)
 
     def frame(self) -> PanelFrame:
-        """Return the tabs, and the open tab's texts and buttons."""
         tabs, shown = self._tabs(), self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
             active = _active(self._snapshot)
@@ -269,7 +252,6 @@ class Pane(Panel, Scrolled):
         return PanelFrame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
 
     def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
-        """Return the border's cells about ranks: their spread, and the one others wait for."""
         apart, held_up, right = spread(self._snapshot), verdict(self._snapshot), self._beyond()
         room = self.size.width - 2 * MARGIN - sum(one.width + MARGIN for one in right)
         below = cell(fitted(held_up or apart, max(room, 1)).rstrip(), "busy" if held_up else "dim")
@@ -277,7 +259,6 @@ class Pane(Panel, Scrolled):
         return {"top_right": above, "bottom": (below,), "bottom_right": right}
 
     def _row_keys(self) -> tuple[Cell, ...]:
-        """Return the buttons for the result under the cursor."""
         chosen = self.chosen_result
         if chosen is None or not self.has_focus:
             return ()
@@ -313,7 +294,6 @@ class Pane(Panel, Scrolled):
         return "bad" if tab in self._trouble else "strong" if tab == self.tab else "dim"
 
     def _beyond(self) -> tuple[Cell, ...]:
-        """Return how many rows are hidden above and below."""
         if self.tab in ("history", "ranks"):
             in_view = self._scroll.in_sight(self._count, max(self.inside.height - 1, 1))
             last, above = in_view.stop - 1, in_view.start
@@ -333,7 +313,6 @@ def _on_gpu(snapshot: Snapshot) -> bool:
 
 
 def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    """Return the parts of a snapshot that the pane shows."""
     can = [why_not(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
@@ -349,7 +328,6 @@ def _active(snapshot: Snapshot) -> str:
 
 
 def profile_line(snapshot: Snapshot) -> str:
-    """Return a line about the newest profile, or about how to make one."""
     profile, key = snapshot.profile, key_for("timeline")
     if profile is not None:
         last = profile.first_step + profile.steps - 1
@@ -359,7 +337,6 @@ def profile_line(snapshot: Snapshot) -> str:
 
 
 def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return the cells of a tune, as those of a comparison."""
     what = cell("tune", "strong", rank=2)
     if not can:
         return (what,), ()
@@ -374,10 +351,7 @@ def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...],
 def _comparison_cells(
     shown: ComparisonShown, active: str, *, can: bool
 ) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return the cells of a comparison in the rule, and in the row at the bottom.
-
-    `active` is the lever's value; empty if unknown. The value that is active has no button.
-    """
+    """Return the cells in the rule, and in the bottom row; the `active` value has no button."""
     lever = fmt.plain(shown.lever)
     what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
     if shown.doing:

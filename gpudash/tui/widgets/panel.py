@@ -1,8 +1,7 @@
 """The bases of panels, and of those over the charts' common time axis.
 
-A panel has a thin rule above it with its number, values and buttons, which shows the focus. It is
-painted with the content, row by row: a border of Textual's cannot hold buttons, and costs each
-widget two more style matches before the first frame.
+The rule above a panel is painted with the content, row by row: a border of Textual's cannot hold
+buttons, and costs each widget two more style matches before the first frame.
 """
 
 from collections.abc import Iterable, Iterator
@@ -34,7 +33,6 @@ class PanelFrame(msgspec.Struct, frozen=True, kw_only=True):
     bottom_right: tuple[Cell, ...] = ()
 
     def placed(self, width: int, *, top: bool) -> Iterator[tuple[int, Cell]]:
-        """Yield (column, cell) for the cells of an edge that fit."""
         left, right = (self.top, self.top_right) if top else (self.bottom, self.bottom_right)
         return placed(left, right, width, margin=MARGIN, gap=MARGIN)
 
@@ -48,7 +46,6 @@ class Panel(Painted):
 
     @property
     def inside(self) -> Size:
-        """The size of the body."""
         width, height = self.size
         above, below = self._edges(height)
         return Size(width, max(height - above - below, 0))
@@ -58,12 +55,10 @@ class Panel(Painted):
         return False
 
     def _edges(self, height: int) -> tuple[int, int]:
-        """Return the rows above and below the body."""
         above = int(self.ruled and height > 1)
         return above, int(height > above + 1 and self.has_foot())
 
     def frame(self) -> PanelFrame:
-        """Return the present cells of rule and bottom row; none unless a panel has some."""
         return PanelFrame()
 
     def body(self, width: int, height: int) -> Iterable[Parts]:
@@ -71,11 +66,9 @@ class Panel(Painted):
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
     def rule(self, width: int) -> Parts:
-        """Return the row above the body."""
         return self._edge(width, HEAVY if self.has_focus else THIN, top=True)
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the rule, the body, and the cells below it."""
         above, below = self._edges(height)
         room = height - above - below
         yield from [self.rule(width)] * above
@@ -84,7 +77,6 @@ class Panel(Painted):
             yield self._edge(width, " ", top=False)
 
     def _edge(self, width: int, across: str, *, top: bool) -> Parts:
-        """Return the rule, or the row at the bottom, with its cells."""
         ink = "focus" if self.has_focus else "border"
         row = [(f" {across}", ink)]
         for x, one in self.frame().placed(width, top=top):
@@ -96,7 +88,6 @@ class Panel(Painted):
         self.repaint()
 
     def on_click(self, event: events.Click) -> None:
-        """Run the action of a clicked cell in an edge, or pass the click to the body."""
         width, height = self.size
         above, below = self._edges(height)
         if above <= event.y < height - below:
@@ -135,7 +126,6 @@ def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
 
 
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
-    """Return a cell with the time of the border's values: the cursor's, or the last seconds."""
     if view.moment_s is None:
         return cell(now(steps_per_s), "dim", rank=5)
     return cell(f"at {fmt.minutes(view.moment_s)}", "dim", rank=1)
@@ -150,7 +140,6 @@ class TimePanel(Panel):
     _pressed_at = 0  # column of the body
 
     def show(self, snapshot: Snapshot, view: TimeView) -> None:
-        """Update the data; repaint if anything shown changed."""
         self._snapshot, self.view = snapshot, view
         before, self._shown = self._shown, (view, *self.shown_of(snapshot))
         if self._shown != before:
@@ -166,11 +155,10 @@ class TimePanel(Panel):
         return self.range_in(self.inside.width)
 
     def range_in(self, width: int) -> TimeRange:
-        """Return the time range in a body of this width."""
         return range_of(self._snapshot.series, width - gutter_of(width), self.view)
 
     def time_at(self, x: int) -> float | None:
-        """Return the moment in this column of the body; None beside the plot."""
+        """None beside the plot."""
         return self.time_range.moment_in(x - gutter_of(self.inside.width))
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -179,7 +167,6 @@ class TimePanel(Panel):
         self._pressed_at = event.x
 
     def on_mouse_up(self, event: events.MouseUp) -> None:
-        """Choose the range that was dragged over."""
         self.release_mouse()
         x = event.x
         begin_s, end_s = self.time_at(self._pressed_at), self.time_at(x)
@@ -187,18 +174,15 @@ class TimePanel(Panel):
             self.act(f"screen.between({begin_s!r}, {end_s!r})")
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any row
-        """Put the cursor at this column."""
         at_s = self.time_at(x)
         if at_s is not None and not self._is_drag(x):
             self.act(f"screen.cursor_at({at_s!r})")
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show less time."""
         event.stop()
         self.act("screen.range(-1)")
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show more time."""
         event.stop()
         self.act("screen.range(1)")
 

@@ -46,7 +46,6 @@ def marked(job: Snapshot) -> int | None:
 
 
 def spread(job: Snapshot) -> str:
-    """Return a clause with the range of step times and waits; empty if not measured."""
     waits = fmt.measured(row.waits_ms for row in job.ranks)
     times = fmt.measured(row.step_ms_p50 for row in job.ranks)
     if not times:
@@ -79,7 +78,6 @@ def verdict(job: Snapshot) -> str:
 
 
 def in_sight(job: Snapshot, scrolled: range) -> list[int]:
-    """Return the visible rows: those scrolled to, and the rank that the others wait for."""
     shown, slow = list(scrolled), marked(job)
     if slow is not None and slow not in shown and len(shown) > 1:
         shown[0 if slow < shown[0] else -1] = slow
@@ -89,10 +87,7 @@ def in_sight(job: Snapshot, scrolled: range) -> list[int]:
 def rank_rows(
     job: Snapshot, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
-    """Yield the head and the rows `shown`.
-
-    `>` marks the cursor, and `▸` the rank that the others wait for.
-    """
+    """`>` marks the cursor, and `▸` the rank that the others wait for."""
     slow, layout = marked(job), _RankColumns(job, [job.ranks[index] for index in shown], width - 2)
     yield ((f"  {layout.head()}", "head"),)
     for index in shown:
@@ -122,13 +117,11 @@ class _RankColumns:
         self._step_ms = max(fmt.measured(row.step_ms_p50 for row in job.ranks), default=0.0)
 
     def head(self) -> str:
-        """Return the row of titles."""
         cells = [f"{title:>{wide}}" for title, (_, wide) in self._numbers.items()]
         spark, bar = _titled(SPARK, self._spark), _titled(BAR, self._bar)
         return "".join((cells[0], spark, *cells[1:2], bar, *cells[2:]))
 
     def row(self, row: RankRow, ink: str) -> Parts:
-        """Return the cells of a rank."""
         cells = [f"{of(row):>{wide}}" for of, wide in self._numbers.values()]
         parts: list[tuple[str, str]] = [(cells[0], ink)]
         if self._spark:
@@ -195,7 +188,6 @@ def _time(name: str) -> Callable[[RankRow], str]:
 def _fitting(
     columns: CellTexts, ranks: Sequence[RankRow], width: int
 ) -> dict[str, tuple[Callable[[RankRow], str], int]]:
-    """Return the columns that fit, with their widths."""
     wide = {
         title: (of, GAP * (title != "rank") + max(map(len, (title, *map(of, ranks)))))
         for title, of in columns.items()
@@ -226,7 +218,6 @@ def _sparkline(past: Values, top_ms: float, width: int) -> str:
 
 
 def _ready(row: RankRow, step_ms: float, width: int) -> Iterator[tuple[str, str]]:
-    """Yield a bar of a step: computing until the rank is ready, then waiting."""
     if not (fmt.is_measured(row.waits_ms) and fmt.is_measured(row.step_ms_p50) and step_ms):
         yield f"{row.state if row.state != 'training' else fmt.ABSENT:<{width}}", "dim"
         return

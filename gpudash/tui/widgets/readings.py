@@ -40,13 +40,11 @@ class Activity(TimePanel):
     _readings: Sequence[ShownReading] = ()
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the readings, their times, why there are none of a GPU, and if there are ranks."""
         self._readings = readings(snapshot, self.view)
         now_s = snapshot.elapsed_s if self.whole else 0.0
         return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks), now_s
 
     def time_at(self, x: int) -> float | None:
-        """Return the moment in the middle of this column of the body."""
         width, height = self.inside
         if self.whole or self._is_compact(width, height):
             return None
@@ -55,7 +53,6 @@ class Activity(TimePanel):
         return time_range.moment_in(x - label_width - 2) if columns else None
 
     def frame(self) -> PanelFrame:
-        """Return the title, and the cursor's moment."""
         width, height = self.inside
         kinds = {one.kind for one in self._fitting(width, height)}
         title = "GPU" if "gpu" in kinds else "host"
@@ -69,7 +66,6 @@ class Activity(TimePanel):
         )
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield why no GPU is read, if that is so, and the readings; or all lines."""
         if self.whole:
             yield from self._all(width, height)
             return
@@ -88,14 +84,12 @@ class Activity(TimePanel):
             yield from self._curve(width, LEAST_ROWS)
 
     def _curve(self, width: int, rows: int) -> Iterator[Parts]:
-        """Yield the utilisation of the GPU as a curve, under its name."""
         series, time_range = self._snapshot.series, self.range_in(width)
         runs = axes.cut(series.of(DRAWN), bins_of(series.at_s, time_range), time_range, series.at_s)
         yield ((f" {METRICS[DRAWN].label}, %", "dim"),)
         yield from curves((line_of("rate", runs),), 100.0, time_range, rows, gutter_of(width))
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield every line, in two columns if they do not fit in one."""
         lines, series = device_lines(self._snapshot), self._snapshot.series
         if width < TWO_COLUMNS or len(lines) <= height:
             yield from _column(lines[:height], series, width)
@@ -109,7 +103,6 @@ class Activity(TimePanel):
         return height <= COMPACT_ROWS and width >= TWO_COLUMNS
 
     def _why(self, width: int, height: int) -> list[str]:
-        """Return the reason in a line, if others stay; with all of the room it has all of it."""
         reason = no_gpu(self._snapshot)
         if not reason or height < 3 or self._is_compact(width, height):
             return []
@@ -128,7 +121,6 @@ class Activity(TimePanel):
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
-    """Return rate and step time as readings."""
     rate = throughput(snapshot)
     values = {rate.name: (rate.unit, rate.now), "step_ms": ("step, ms", snapshot.step_ms_p50)}
     shown = []
@@ -153,7 +145,6 @@ def no_gpu(snapshot: Snapshot) -> str:
 def reading_rows(
     shown: Sequence[ShownReading], series: Series, view: TimeView, width: int
 ) -> Iterator[Parts]:
-    """Yield label, sparkline and value of each reading, in columns."""
     label_width, columns = _layout(shown, width)
     lines = sparklines(series, shown, columns, view)
     for one, line in zip(shown, lines, strict=True):
@@ -202,7 +193,6 @@ DeviceLine: TypeAlias = ShownReading | Text
 
 
 def device_lines(snapshot: Snapshot) -> list[DeviceLine]:
-    """Return all readings under headings, with `–` for values that were not measured."""
     return [
         *_gpu(snapshot),
         *_training(snapshot),

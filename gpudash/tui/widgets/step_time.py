@@ -39,7 +39,6 @@ class StepTime(TimePanel):
     """The chart of step time by phase, with a legend below."""
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the parts of a snapshot that the panel shows."""
         return (
             snapshot.series,
             snapshot.markers,
@@ -52,7 +51,6 @@ class StepTime(TimePanel):
         )
 
     def frame(self) -> PanelFrame:
-        """Return p50 and p95 of the newest steps, or the mean at the cursor."""
         snapshot, view = self._snapshot, self.view
         if view.moment_s is None:
             named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
@@ -69,7 +67,6 @@ class StepTime(TimePanel):
         return PanelFrame(top=(cell("⁴step, ms", "strong"), *whose), top_right=values)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the columns with their axis, then the legend."""
         snapshot = self._snapshot
         if not any(map(fmt.is_measured, snapshot.series.of("step_ms"))):
             text = fmt.clip(nothing(snapshot), width).center(width)
@@ -85,7 +82,6 @@ class StepTime(TimePanel):
     # ── lines ───────────────────────────────────────────────────────────────────────────
 
     def _lines(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterable[Parts]:
-        """Return the rows of the step's curve and of each part's, with markers and cursor."""
         snapshot, series, view = self._snapshot, self._snapshot.series, self.view
         time_range = self.range_in(width)
         bins = bins_of(series.at_s, time_range)
@@ -130,7 +126,6 @@ class StepTime(TimePanel):
             yield (*axis, *(("".join(map(CHARACTER, same)), ink) for ink, same in blocks))
 
     def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> tuple[str, str]:
-        """Return one row of the axis, with labels at 0, at the top, and perhaps in the middle."""
         at = {rows // 2: top / 2} if rows >= 5 else {}
         at |= {rows - 1: 0.0, 0: top}
         text = fmt.compact(at[y]) + ("↑" if is_cut and y == 0 else "") if y in at else ""
@@ -139,7 +134,6 @@ class StepTime(TimePanel):
         return f"{text:>5}{'┤' if text else ' '}", "faint"
 
     def _legend(self, parts: tuple[StepPart, ...], width: int) -> Iterator[tuple[str, str]]:
-        """Yield the parts of the newest steps, or of those at the cursor."""
         snapshot, view = self._snapshot, self.view
         step = spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
         for entry in legend(parts, step, width - 2) if step else ():

@@ -56,7 +56,6 @@ def summary_rows(blocks: Sequence[Section], width: int, height: int = ALL) -> It
 
 
 def _wrapped(block: Section, width: int) -> Section:
-    """Return the block with sentences in rows of this width."""
     rows = (
         [row] if row.value else [Figure(what=line) for line in wrapped(row.what, max(width, 1))]
         for row in block.rows
@@ -74,7 +73,6 @@ def _grown(blocks: Sequence[Section], few: int, left: int) -> Iterator[Section]:
 
 
 def _block_rows(block: Section, width: int) -> Iterator[Parts]:
-    """Yield the title and the rows, with bars on one scale."""
     rows = block.rows
     yield rule(block.title, width)
     valued = [row for row in rows if row.value]
@@ -104,7 +102,6 @@ def _block_rows(block: Section, width: int) -> Iterator[Parts]:
 
 
 def _bar(row: Figure, full_ms: float, width: int) -> tuple[str, str] | None:
-    """Return a bar with its ink; None if the row has none, or there is no room."""
     if row.ms is None or full_ms <= 0 or width < 1:
         return None
     share = row.ms / full_ms
@@ -129,12 +126,10 @@ class Tables(Scrolled):
         self._first = 0
 
     def show(self, painter: Painter) -> None:
-        """Show a table from its first row on."""
         self._painter, self._first = painter, 0
         self.redraw()
 
     def scroll_rows(self, direction: int) -> None:
-        """Scroll down by rows, or up if negative; not beyond the ends."""
         width, height = self.size
         beyond = sum(1 for _ in self._painter(width)) - height
         self._first = max(min(self._first + direction, beyond), 0)
@@ -142,10 +137,8 @@ class Tables(Scrolled):
 
     @property
     def text(self) -> str:
-        """All rows as text to copy."""
         rows = self._painter(COPIED_COLUMNS)
         return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # the base cuts them
-        """Yield the rows from the topmost visible one on."""
         yield from list(self._painter(width))[self._first :]

@@ -51,7 +51,6 @@ class ThroughputChart(TimePanel):
     """The chart of samples/s over time."""
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
-        """Return the parts of a snapshot that the panel shows."""
         return (
             *(throughput(snapshot), snapshot.steps_per_s, snapshot.series, snapshot.markers),
             *(snapshot.blocks, is_live(snapshot), nothing(snapshot)),
@@ -60,7 +59,6 @@ class ThroughputChart(TimePanel):
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
     def frame(self) -> PanelFrame:
-        """Return the present value or the cursor's, and the time range."""
         snapshot, view = self._snapshot, self.view
         live = is_live(snapshot)
         follow = button("live" if live else "newest", "screen.freeze", rank=4)
@@ -91,7 +89,6 @@ class ThroughputChart(TimePanel):
     # ── body ────────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the columns with their axes, the sides of an A/B, and the markers' labels."""
         snapshot = self._snapshot
         at_s, values = snapshot.series.at_s, throughput(snapshot).values
         gutter, time_range = gutter_of(width), self.range_in(width)
@@ -126,7 +123,6 @@ class ThroughputChart(TimePanel):
         rows: int,
         compared: Mapping[int, float],
     ) -> Iterable[Parts]:
-        """Return the rows of the curve, in the hue of its block, with markers and cursor."""
         lines = in_stretches(runs, _inks(compared, time_range.columns), time_range)
         changes = [one.at_s for one in self._snapshot.markers if time_range.holds(one.at_s)]
         marks = [(at_s, "border") for at_s in changes]
@@ -143,7 +139,6 @@ class ThroughputChart(TimePanel):
         marked: Iterable[int],
         compared: Mapping[int, float],
     ) -> Iterator[Parts]:
-        """Yield the rows of the plot: columns in the hue of their block, markers and cursor."""
         behind = dict.fromkeys(marked, MARKER)
         cursor_s = self.view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
@@ -173,7 +168,6 @@ class ThroughputChart(TimePanel):
                 yield LEVELS[round(EIGHTHS * share_b) - 1] * width, "fill-b/fill-a"
 
     def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[tuple[str, str]]:
-        """Yield the row of marker labels, each cut to fit before the next."""
         x = 0
         for at, until in pairwise([*sorted(marked), columns + 1]):
             label = label_in(fmt.plain(marked[at]), until - at - 2)
@@ -183,7 +177,6 @@ class ThroughputChart(TimePanel):
             x = at + 1 + len(label)
 
     def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
-        """Return one row of the axis; `cut_off`: some values lie beyond it."""
         parts = 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
         at |= {rows - 1: 0.0} if rows > 1 else {}
@@ -193,7 +186,6 @@ class ThroughputChart(TimePanel):
 
 
 def _inks(compared: Mapping[int, float], columns: int) -> list[str]:
-    """Return the ink of each column: of its side in an A/B."""
     inks = ["rate"] * columns
     for x, share_b in compared.items():
         inks[x] = side_of(share_b) or "rate"

@@ -21,7 +21,7 @@ class CellRow:
         self._inks = [ink] * width
 
     def put(self, column: int, text: str, ink: str) -> None:
-        """Paint text; characters beyond the ends are left out."""
+        """Leave out characters beyond the ends."""
         for at, character in enumerate(text, column):
             if 0 <= at < len(self._text):
                 self._text[at], self._inks[at] = character, ink
@@ -32,18 +32,15 @@ class CellRow:
             self._text[column] = glyph
 
     def is_free(self, begin: int, end: int) -> bool:
-        """Return whether the cells exist and are blank."""
         return begin >= 0 and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
 
     @property
     def parts(self) -> Parts:
-        """The cells, grouped by ink."""
         grouped = groupby(zip(self._text, self._inks, strict=True), key=lambda cell: cell[1])
         return tuple(("".join(text for text, _ in cells), ink) for ink, cells in grouped)
 
 
 def duration(us: float) -> str:
-    """Return a duration in µs, ms or s."""
     if us <= 0:
         return "0 µs"
     if us < 1e3:
@@ -52,7 +49,6 @@ def duration(us: float) -> str:
 
 
 def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
-    """Return the time axis with a mark at the cursor."""
     line, cell_us = CellRow(columns), span.length_us / columns
     line.put(int((cursor_us - span.begin_us) // cell_us), "▾", "strong")
     for at_us, text in _ticks(span, columns):
@@ -63,7 +59,6 @@ def ruler(span: Span, columns: int, cursor_us: float) -> Parts:
 
 
 def _ticks(span: Span, columns: int) -> Iterator[tuple[float, str]]:
-    """Yield round moments with their labels, as many as fit."""
     power = math.floor(math.log10(span.length_us / columns))
     rounds = [nice * 10.0**one for one in range(power, power + 4) for nice in (1, 2, 5)]
     for step_us in rounds:
@@ -83,7 +78,6 @@ def _moment(at_us: float, step_us: float) -> str:
 
 
 def borders(steps: Sequence[TraceStep], span: Span, columns: int) -> Parts:
-    """Return a rule with the borders of the steps, and the number and duration of each."""
     line = CellRow(columns, "─", "border")
     cell_us = span.length_us / columns
     for step in steps:

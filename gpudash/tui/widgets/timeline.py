@@ -1,8 +1,7 @@
 """The lanes of a profile: a `TraceView` as rows of cells, and the widget that shows it.
 
 Full cells have a background, on which the event's name is printed. In other cells the height is
-the filled share. Neighbouring events alternate in brightness; phases have the dashboard's colours,
-and a wait for data is dotted.
+the filled share. Neighbouring events alternate in brightness, and a wait for data is dotted.
 """
 
 from collections import Counter
@@ -69,12 +68,10 @@ class Places(msgspec.Struct, frozen=True):
 
     @property
     def above(self) -> int:
-        """Number of rows above the lanes."""
         return self.all_steps + self.steps + 1
 
 
 def places(view: TraceView, width: int, height: int) -> Places:
-    """Return the layout for this size."""
     rows, steps = view.timeline.rows, view.timeline.trace.steps
     longest = max((cell_len(_label(row)) for row in rows), default=0) + 3
     gutter = min(longest, GUTTER, width // 3)
@@ -115,7 +112,6 @@ def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
 
 
 def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
-    """Yield all steps, steps and time axis of the shown part, its lanes, the cursor's event."""
     where = places(view, width, height)
     span, cell_us = view.span, view.span.length_us / where.columns
     if where.all_steps:
@@ -141,7 +137,6 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
 
 
 def _all_steps(view: TraceView, where: Places, width: int) -> Iterator[Parts]:
-    """Yield the whole trace in one lane, and a bracket below the part that is shown."""
     whole = replace(view, span=span_of(view.span.whole_us))
     steps, row = view.timeline.trace.steps, view.timeline.rows[0]
     yield rule(f"all {len(steps):,} steps · {duration(view.span.whole_us)}", width)
@@ -167,7 +162,6 @@ def _label(row: Row) -> str:
 def lane(
     view: TraceView, row: Row, cells: Cells, chosen: int | None, *, is_named: bool = True
 ) -> Parts:
-    """Return a lane as cells, with names if asked; the event `chosen` is highlighted."""
     columns = len(cells.position)
     line, span = CellRow(columns), view.span
     cell_us = span.length_us / columns
@@ -207,7 +201,6 @@ def _paint(
 
 
 def hue_of(phase: Phase) -> int:
-    """Return the number of the dashboard's colour of a phase."""
     metric = METRICS.get("your_code_ms" if phase == "other" else f"{phase}_ms")
     return (metric and metric.hue) or 0
 
@@ -224,7 +217,6 @@ def _inks(view: TraceView, row: Row, position: int, *, is_lit: bool) -> tuple[st
 
 
 def _name(view: TraceView, row: Row, position: int, width: int) -> str:
-    """Return an event's name in so many columns; a phase's has a short form."""
     event, trace, phase = int(row.events[position]), view.timeline.trace, row.phase(position)
     if phase is not None:
         took = f"{PHASE[phase]} {duration(float(row.length_us[position]))}"
@@ -246,7 +238,6 @@ def _shown(name: str) -> str:
 
 
 def details_rows(view: TraceView, found: Details | None, width: int) -> list[Parts]:
-    """Return the event under the cursor in three rows: name, times, and the enclosing calls."""
     room = max(width - 2, 1)
     if found is None:
         where = f"nothing here at {duration(view.at_us)}" if view.row else "the trace has no events"
@@ -260,7 +251,6 @@ def details_rows(view: TraceView, found: Details | None, width: int) -> list[Par
 
 
 def facts(found: Details) -> list[str]:
-    """Return the facts about an event, as clauses."""
     clauses = [f"{duration(found.duration_us)} from {duration(found.begin_us)}"]
     if found.kind == "sync":
         clauses[0] = f"waits {clauses[0]}"
@@ -276,7 +266,6 @@ def facts(found: Details) -> list[str]:
 
 
 def _stack(names: Sequence[str], width: int) -> str:
-    """Return the innermost names that fit, with `…` for the others."""
     shown = ""
     for count in range(len(names), 0, -1):
         more = "… > " if count < len(names) else ""
@@ -295,7 +284,7 @@ class Lanes(Painted):
         changed: Callable[[], object],
         summary: Callable[[int, int], Iterable[Parts]],
     ) -> None:
-        """Call `changed` whenever the view changes; `summary` paints the free rows."""
+        """`summary` paints the free rows."""
         super().__init__(id="lanes")
         self.view = view
         self._changed, self._summary = changed, summary
@@ -304,7 +293,6 @@ class Lanes(Painted):
 
     @property
     def cell_us(self) -> float:
-        """Time that a cell shows, in µs."""
         return self.view.span.length_us / self._places.columns
 
     @property
@@ -312,13 +300,11 @@ class Lanes(Painted):
         return places(self.view, *self.size)
 
     def show(self, view: TraceView) -> None:
-        """Show this view."""
         self.view = view
         self.repaint()
         self._changed()
 
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        """Yield the profile's rows, and the summary in those that are free."""
         where = places(self.view, width, height)
         above = list(timeline_rows(self.view, width, height))
         yield from above
@@ -328,18 +314,15 @@ class Lanes(Painted):
     # ── the mouse ───────────────────────────────────────────────────────────────────────
 
     def time_at(self, x: int, span: Span | None = None) -> float:
-        """Return the moment in this column of the shown span, or of another one."""
         where, span = self._places, span or self.view.span
         column = min(max(x - where.gutter, 0), where.columns - 1)
         return span.begin_us + (column + 0.5) * span.length_us / where.columns
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Remember where a drag may begin."""
         self.capture_mouse()
         self._pressed_at, self._dragged = event.x, False
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Pan while the lanes are dragged."""
         if self._pressed_at in (None, event.x):
             return
         by_us = (self._pressed_at - event.x) * self.cell_us
@@ -363,11 +346,9 @@ class Lanes(Painted):
             self.show(self.view.in_lane(shown[number]).at(self.time_at(event.x)))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """Show less time."""
         event.stop()
         self.show(self.view.zoomed(-1, self.time_at(event.x)))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """Show more time."""
         event.stop()
         self.show(self.view.zoomed(+1, self.time_at(event.x)))
