@@ -21,8 +21,8 @@ from torch import Tensor
 
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.paired_t import Estimate
-from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.state_sender import StateSender
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol.commands import Block, Blocks, Command, Plan, Stop
 from gpudash.protocol.envelope import Envelope, Event
@@ -121,7 +121,7 @@ class Driver:
         plan = Plan(workload="slowed", settings={})
         self._normaliser = Normaliser()
         self._state: State
-        life = Life(ready(training, plan, PROCESS), self._hear)  # which tells the first state
+        life = StateSender(ready(training, plan, PROCESS), self._hear)
         self._loop = Loop(training, plan, CommandPipe(commands_fd), life)
 
     def run(self) -> list[Estimate]:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from plain_loop import Plain
 
-from gpudash.instrument.life import Life
+from gpudash.instrument.state_sender import StateSender
 from gpudash.protocol.training import Device, TrainingProcess
 from gpudash.worker.__main__ import ready
 
@@ -124,7 +124,7 @@ def take_turns(step: Callable[[], object], synchronize: Callable[[], None]) -> N
 def work(training: "Training", settings: dict[str, str]) -> None:
     """Do the same in the worker of gpudash, which looks for commands every 25 ms."""
     from gpudash.instrument.pipes import CommandPipe, EventPipe
-    from gpudash.protocol.commands import Plan, Told
+    from gpudash.protocol.commands import CommandOrFigures, Plan
     from gpudash.worker.loop import Loop
 
     class Turns(CommandPipe):
@@ -133,7 +133,7 @@ def work(training: "Training", settings: dict[str, str]) -> None:
         due_s, is_timed = -inf, False
         began_s, first = 0.0, 0
 
-        def read(self) -> list[Told]:
+        def read(self) -> list[CommandOrFigures]:
             if time.perf_counter() >= self.due_s:
                 self.go_on()
             return super().read()
@@ -156,7 +156,7 @@ def work(training: "Training", settings: dict[str, str]) -> None:
     process = TrainingProcess(
         pid=os.getpid(), ready_s=time.monotonic(), device=Device(kind="cuda", name=""), versions={}
     )
-    life = Life(ready(training, plan, process), events.send)
+    life = StateSender(ready(training, plan, process), events.send)
     Loop(training, plan, Turns(read_end), life).run()
 
 

@@ -16,7 +16,7 @@ class Need(NamedTuple):
     """Peak memory held by the allocator, which includes gaps between tensors."""
 
 
-class StraightLine(NamedTuple):
+class _StraightLine(NamedTuple):
     """A straight line through two measured sizes."""
 
     base_mib: float
@@ -38,8 +38,8 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 
     sizes: tuple[int, int]
     """The two measured batch sizes."""
-    tensors: StraightLine
-    held: StraightLine
+    tensors: _StraightLine
+    held: _StraightLine
     capacity_mib: float
     """Memory that the training may use: all of the device's but what other processes use."""
 
@@ -79,9 +79,9 @@ def forecast(points: Mapping[int, Need], capacity_mib: float | None) -> Forecast
     return Forecast(sizes=(small, large), tensors=tensors, held=held, capacity_mib=capacity_mib)
 
 
-def _line(small: int, small_mib: float, large: int, large_mib: float) -> StraightLine:
+def _line(small: int, small_mib: float, large: int, large_mib: float) -> _StraightLine:
     per_sample_mib = (large_mib - small_mib) / (large - small)
-    return StraightLine(large_mib - per_sample_mib * large, per_sample_mib)
+    return _StraightLine(large_mib - per_sample_mib * large, per_sample_mib)
 
 
 def _step(most: int) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Draft(NamedTuple):
+class _Draft(NamedTuple):
     """A file to write, which is then to replace another one."""
 
     fd: int
@@ -17,12 +17,12 @@ class Draft(NamedTuple):
     """Where it belongs."""
 
 
-def draft_beside(path: Path) -> Path:
+def _draft_beside(path: Path) -> Path:
     """Return a unique hidden path in the same folder."""
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
-def open_draft(path: Path) -> Draft:
+def open_draft(path: Path) -> _Draft:
     """Take over permissions and owner of the file at `path`. Raises OSError.
 
     A link stays a link. A protected file is refused, and so is a pipe that nobody reads.
@@ -33,16 +33,16 @@ def open_draft(path: Path) -> Draft:
         before = os.fstat(fd)
         if not stat.S_ISREG(before.st_mode):
             os.set_blocking(fd, True)
-            return Draft(fd, None, place)
+            return _Draft(fd, None, place)
         os.close(fd)
-    draft = draft_beside(place)
+    draft = _draft_beside(place)
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     if before is not None:
         with suppress(OSError):  # another user's, or a file system without permissions
             os.fchown(fd, before.st_uid, before.st_gid)
         with suppress(OSError):
             os.fchmod(fd, stat.S_IMODE(before.st_mode))
-    return Draft(fd, draft, place)
+    return _Draft(fd, draft, place)
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from gpudash.instrument.life import OUTSIDE_BLOCKS
+from gpudash.instrument.state_sender import OUTSIDE_BLOCKS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings

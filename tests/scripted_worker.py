@@ -8,7 +8,7 @@ import itertools
 import shutil
 from pathlib import Path
 
-from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
+from gpudash.instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Resume
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Step
@@ -58,7 +58,7 @@ class Worker:
 
     def begin(self, state: State) -> State:
         """The first state, which is not sent but returned."""
-        self.life = Life(state, self.tell)
+        self.life = StateSender(state, self.tell)
         self.sent.pop()
         return state
 

@@ -31,7 +31,7 @@ def loaded_by(
         "import gpudash.run.worker_process",
         "import workloads",
         "from gpudash import workload",
-        "import gpudash.run.user_workload, workloads.own.loading",
+        "import gpudash.run.worker_process, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
         "from gpudash.cli.main import main; main(['info'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
@@ -65,7 +65,7 @@ def test_a_headless_run_loads_no_screen() -> None:
 
 
 def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
-    code = "import gpudash.trace.summary, gpudash.trace.compare, gpudash.trace.text"
+    code = "import gpudash.trace.summary, gpudash.trace.text"
     assert "numpy" not in loaded_by(code)
 
 

@@ -67,7 +67,7 @@ def _announce(arguments: argparse.Namespace) -> None:
         complain(f"the training is started {arguments.starts} times")
 
 
-class StartFinding(NamedTuple):
+class _StartFinding(NamedTuple):
     """What one start has found."""
 
     comparison: Comparison
@@ -86,11 +86,11 @@ class StartFinding(NamedTuple):
         return verdict_of_pairs(name, self.found, self.comparison.check)
 
 
-class AllStarts(NamedTuple):
+class _AllStarts(NamedTuple):
     """The starts that have a result, and how it ended."""
 
     planned: int
-    results: Sequence[StartFinding]
+    results: Sequence[_StartFinding]
     failed: int | None
     """The exit code if fewer starts than planned have a result; why has been said then."""
 
@@ -102,15 +102,15 @@ class AllStarts(NamedTuple):
         return f"; {how} before its {self.planned} starts"
 
 
-def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> AllStarts:
+def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> _AllStarts:
     """End with the first start that has no result. Raises UsageError or LeverError."""
-    planned, results = arguments.starts, list[StartFinding]()
+    planned, results = arguments.starts, list[_StartFinding]()
     failed: int | None = None
     with interruptions() as between_starts:  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
             found = _result(trial, start, first=not results)
-            if isinstance(found, StartFinding):
+            if isinstance(found, _StartFinding):
                 results.append(found)
                 if not arguments.quiet:
                     complain(f"{start.name}: {found.told}")
@@ -118,10 +118,10 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> A
                 failed = Exit.INTERRUPTED if ends and len(results) < planned else None
             else:
                 failed = found
-    return AllStarts(planned, results, failed)
+    return _AllStarts(planned, results, failed)
 
 
-def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
+def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> _StartFinding | int:
     """Return the exit code if there is no result; why has been said then."""
     try:
         ended = trial(start)
@@ -136,16 +136,16 @@ def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> St
     if ended.interrupted and comparison.cut_short:
         complain(f"gpudash: {start.name} was interrupted and does not count")
         return Exit.INTERRUPTED
-    return StartFinding(comparison, ended.snapshot, ended.interrupted)
+    return _StartFinding(comparison, ended.snapshot, ended.interrupted)
 
 
-def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
+def conclude_starts(starts: _AllStarts, arguments: argparse.Namespace) -> int:
     results, failed = starts.results, starts.failed
     if not results:
         return Exit.FAILED if failed is None else failed
     shown = _shown(starts)
     if arguments.json:
-        say_json(document_of_starts(starts, arguments.price))
+        say_json(_document_of_starts(starts, arguments.price))
     elif shown.verdict is not None:
         say("\n".join(_lines(starts, shown, arguments.price)))
     if shown.verdict is not None:
@@ -161,7 +161,7 @@ def conclude_starts(starts: AllStarts, arguments: argparse.Namespace) -> int:
     return exit_code(found) if arguments.exit_code else Exit.DONE
 
 
-def document_of_starts(starts: AllStarts, price: float | None = None) -> ComparisonReport:
+def _document_of_starts(starts: _AllStarts, price: float | None = None) -> ComparisonReport:
     results, shown = starts.results, _shown(starts)
     newest, reports = results[-1], tuple(start_report(one.comparison) for one in results)
     over = {name: getattr(shown, name) for name in OVER_STARTS}
@@ -177,7 +177,7 @@ def document_of_starts(starts: AllStarts, price: float | None = None) -> Compari
     )
 
 
-def _shown(starts: AllStarts) -> ComparisonShown:
+def _shown(starts: _AllStarts) -> ComparisonShown:
     results = starts.results
     each = [one.comparison.shown() for one in results]
     found, check = over_starts([one.found for one in results]), _check(results)
@@ -197,7 +197,7 @@ def _shown(starts: AllStarts) -> ComparisonShown:
     )
 
 
-def _lines(starts: AllStarts, shown: ComparisonShown, price: float | None) -> list[str]:
+def _lines(starts: _AllStarts, shown: ComparisonShown, price: float | None) -> list[str]:
     results = starts.results
     energy = results[0].comparison.question.energy
     changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in results)
@@ -208,11 +208,11 @@ def _lines(starts: AllStarts, shown: ComparisonShown, price: float | None) -> li
     ]
 
 
-def _check(results: Sequence[StartFinding]) -> Estimate | None:
+def _check(results: Sequence[_StartFinding]) -> Estimate | None:
     return check_of_starts(one.comparison.check for one in results)
 
 
-def _verdict(starts: AllStarts) -> str | None:
+def _verdict(starts: _AllStarts) -> str | None:
     """Return None for a single start."""
     results = starts.results
     if len(results) < FEWEST_STARTS:
@@ -226,7 +226,7 @@ def _verdict(starts: AllStarts) -> str | None:
     return said + contention(mean(one.comparison.shown().core_wait_pct for one in results))
 
 
-def _skipped(results: Sequence[StartFinding]) -> int:
+def _skipped(results: Sequence[_StartFinding]) -> int:
     return sum(one.snapshot.skipped_samples for one in results)
 
 

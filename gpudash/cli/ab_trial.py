@@ -157,7 +157,7 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
     )
 
 
-def check_two(text: str, sides: Sequence[str]) -> None:
+def _check_two(text: str, sides: Sequence[str]) -> None:
     """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
     if len(sides) != 2:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
@@ -190,7 +190,7 @@ def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
     name, _, values = text.partition("=")
     lever = find(entry.levers, name)
     sides = compared_values("--lever", text, lever, values)
-    check_two(text, sides)
+    _check_two(text, sides)
     return name, sides[0], sides[1]
 
 
@@ -268,12 +268,12 @@ class OfferedComparison:
         return is_done or self.refusal is not None
 
     def _begin(self, offers: Iterable[LeverOffer]) -> None:
-        question = question_of(self._arguments, offers)
+        question = _question_of(self._arguments, offers)
         self.comparison = Comparison(self._start.asks(question))
         self._session.conduct(self.comparison)
 
 
-def question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
+def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
     """Raise UsageError or LeverError if the lever cannot be moved."""
     question = of_instruments(arguments)
     if arguments.no_instruments:
@@ -307,7 +307,7 @@ def _check(arguments: argparse.Namespace) -> None:
     check_with_command(arguments)
     if arguments.lever is not None:
         name, _, values = arguments.lever.partition("=")
-        check_two(arguments.lever, values.split(","))
+        _check_two(arguments.lever, values.split(","))
         check_for_script(name, values.split(","))
 
 

@@ -46,14 +46,14 @@ VARIABLES = ("GPUDASH_DATA", "GPUDASH_PROFILE", "GPUDASH_RUN_DIR", "GPUDASH_TOKE
 """Environment variables that are read, here and elsewhere."""
 
 
-class ConfiguredValue(NamedTuple):
+class _ConfiguredValue(NamedTuple):
     """A setting's value, and the place where it is set."""
 
     value: Any
     by: str
 
 
-Layer = dict[str, ConfiguredValue]
+Layer = dict[str, _ConfiguredValue]
 """The settings of one source, by key."""
 
 
@@ -86,12 +86,12 @@ class Configuration:
 
 def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
     """Raise UsageError; with `lenient`, keep it in `problem` unless the profile is unknown."""
-    files = find_files()
+    files = _find_files()
     found = tuple((path, os.path.isfile(path)) for path in files)  # noqa: PTH113  # never raises
     try:
         documents = [Document.read(path) for path, there in found if there]
         profile, profiles = _choose(profile, documents)
-        check_environment(os.environ)
+        _check_environment(os.environ)
         layers = tuple(reversed((*profiles, *(one.base for one in documents))))
         names = frozenset(name for one in documents for name in one.profiles)
         configuration = Configuration(files=found, profile=profile, profiles=names, layers=layers)
@@ -102,7 +102,7 @@ def read(profile: str | None = None, *, lenient: bool = False) -> Configuration:
     return configuration
 
 
-def find_files() -> tuple[Path, Path]:
+def _find_files() -> tuple[Path, Path]:
     """Return the project's file, or where it could be, and the user's file."""
     from platformdirs import user_config_path  # slow
 
@@ -210,7 +210,7 @@ def _layer(tree: Tree, way: tuple[str, ...], place: Callable[[tuple[str, ...]], 
         by = place(steps)
         if key in layer:
             raise ConfigurationError(by, f"{key} is set twice; first at {layer[key].by}")
-        layer[key] = ConfiguredValue(checked(key, value, by), by)
+        layer[key] = _ConfiguredValue(checked(key, value, by), by)
     return layer
 
 
@@ -263,7 +263,7 @@ def _choose(named: str | None, documents: Sequence[Document]) -> tuple[str | Non
 # ── the environment ─────────────────────────────────────────────────────────────────────
 
 
-def check_environment(environment: Mapping[str, str]) -> None:
+def _check_environment(environment: Mapping[str, str]) -> None:
     """Refuse variables that look like ours and are none. Raises ConfigurationError."""
     for variable, text in environment.items():
         if variable.startswith(PREFIX) and variable not in VARIABLES and text:

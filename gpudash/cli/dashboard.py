@@ -113,7 +113,9 @@ def main(arguments: argparse.Namespace) -> int:
             if rows is not None:
                 return run_streaming(open_session(), rows, **said)
         if arguments.once:
-            return print_once(open_session, plan, ascii_only=arguments.ascii, color=arguments.color)
+            return _print_once(
+                open_session, plan, ascii_only=arguments.ascii, color=arguments.color
+            )
         left = show(open_session, plan, arguments)
         left.print_receipt()
         if left.code != Exit.DONE:
@@ -169,7 +171,7 @@ def show(
     plan: "Plan",
     arguments: argparse.Namespace,
     player: "Player | None" = None,
-) -> "Left":
+) -> "ScreenResult":
     from gpudash.imports import without_collecting
 
     with without_collecting():
@@ -187,10 +189,10 @@ def show(
         look=look,
     )
     code = run_dashboard(app)
-    return Left(code, app.control.snapshot, app.control.recorded, app.control.plan.command)
+    return ScreenResult(code, app.control.snapshot, app.control.recorded, app.control.plan.command)
 
 
-class Left(NamedTuple):
+class ScreenResult(NamedTuple):
     """How a dashboard was left; `command` is the user's own, if there is one."""
 
     code: int
@@ -230,7 +232,7 @@ def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
     return record, rows
 
 
-def print_once(
+def _print_once(
     open_session: Callable[[], "Session"], plan: "Plan", *, ascii_only: bool, color: str
 ) -> int:
     import shutil

@@ -226,7 +226,7 @@ def progress_line(snapshot: Snapshot) -> str:
         parts.append(f"GPU {percent(snapshot.gpu.number('gpu_util_pct'))}")
     elif snapshot.host is not None:
         parts.append(f"CPU {cores(snapshot.host.number('cpu_pct'))}")
-    left_s = time_left_s(snapshot)
+    left_s = _time_left_s(snapshot)
     if left_s is not None:
         parts.append(f"{left_s:.0f} s left")
     if snapshot.state != "training":
@@ -234,7 +234,7 @@ def progress_line(snapshot: Snapshot) -> str:
     return ", ".join([*parts, *silence(snapshot)])
 
 
-def time_left_s(snapshot: Snapshot) -> float | None:
+def _time_left_s(snapshot: Snapshot) -> float | None:
     """Return None without a plan or a rate."""
     if snapshot.planned_steps and snapshot.steps_per_s:
         return (snapshot.planned_steps - snapshot.total_steps) / snapshot.steps_per_s

@@ -60,7 +60,7 @@ class Watch:
 
         def start(_plan: Plan) -> ScriptSource:
             self._source = ScriptSource(
-                run.facts.name, UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
+                run.facts.name, _UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
             )
             return self._source
 
@@ -120,7 +120,7 @@ def _training(snapshot: Snapshot) -> tuple[int, int] | None:
     return None if process is None else (process.pid, process.number)
 
 
-class UntouchedKernel(UserCommandProcess):
+class _UntouchedKernel(UserCommandProcess):
     """The kernel, which nobody ends from here."""
 
     def __init__(self, run: UserRun) -> None:

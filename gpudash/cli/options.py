@@ -105,7 +105,7 @@ def add_recording_options(
 def add_destinations(
     group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
 ) -> None:
-    known = [spelt(name, target) for name, (target, _) in valid.items()]
+    known = [_spelt(name, target) for name, (target, _) in valid.items()]
 
     def destination(text: str) -> tuple[str, str]:
         name, colon, target = text.partition(":")
@@ -126,7 +126,7 @@ def add_destinations(
     )
 
 
-def spelt(name: str, target: str) -> str:
+def _spelt(name: str, target: str) -> str:
     return f"{name}:{target}" if target else name
 
 

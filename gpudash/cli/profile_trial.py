@@ -45,7 +45,7 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.read is not None:
         if arguments.user_command or arguments.trace is not None or arguments.force:
             raise UsageError("--read trains nothing; valid beside it: --against, --json")
-        print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
+        _print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
         return Exit.DONE
     return (_of_script if arguments.user_command else _of_workload)(arguments, before)
 
@@ -54,7 +54,7 @@ def summary_of(path: Path) -> Summary:
     return summarise(read(path))
 
 
-def print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
+def _print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
     summary = summary_of(path)
     change = None if before is None else compare(before, summary)
     if as_json:
@@ -90,9 +90,9 @@ class ProfileTrial:
             return True
         snapshot = self._news.snapshot
         if self._requested is None:
-            if is_warm(snapshot) and "profile" not in snapshot.can:
+            if _is_warm(snapshot) and "profile" not in snapshot.can:
                 self.failure = "this training cannot be profiled"
-            elif is_warm(snapshot):
+            elif _is_warm(snapshot):
                 self._requested = self._session.profile(self._steps, self._path)
         elif snapshot.last_command >= self._requested and not snapshot.profiling:
             self.failure = snapshot.profile_refusal
@@ -122,7 +122,7 @@ class ProfileTrial:
         return Exit.REFUSED if self.failure else Exit.FAILED
 
 
-def is_warm(snapshot: Snapshot) -> bool:
+def _is_warm(snapshot: Snapshot) -> bool:
     return bool(snapshot.results) and snapshot.results[-1].steps > 0
 
 
@@ -162,7 +162,7 @@ def _print_if_done(
     arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
 ) -> int:
     if code == Exit.DONE:
-        print_report(path, before, trained, as_json=arguments.json)
+        _print_report(path, before, trained, as_json=arguments.json)
         if not arguments.quiet:
             complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
     return code

@@ -5,7 +5,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.addresses import to_connect, to_listen
-from gpudash.cli.dashboard import Left, begin_destinations, check_record_options, opening, show
+from gpudash.cli.dashboard import (
+    ScreenResult,
+    begin_destinations,
+    check_record_options,
+    opening,
+    show,
+)
 from gpudash.cli.headless_script import (
     HeadlessScript,
     in_shell,
@@ -128,7 +134,7 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
     return say_farewell(sources[-1], left) if sources else left.code
 
 
-def say_farewell(source: ScriptSource, left: Left) -> int:
+def say_farewell(source: ScriptSource, left: ScreenResult) -> int:
     if not source.is_over:
         again, how = ATTACH, ""
         if source.prints_to:

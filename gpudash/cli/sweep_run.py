@@ -72,7 +72,7 @@ def main(arguments: argparse.Namespace) -> int:
     earlier = file.earlier if file else None
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
-        return print_measured(sweep, earlier, outputs)
+        return _print_measured(sweep, earlier, outputs)
     plan = of_count(plan, sweep.nproc)
     with training_session(arguments, plan) as session:
         return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
@@ -233,7 +233,7 @@ def run_sweep(
     return _conclude(session, sweep, why, outputs, interrupted=interrupted)
 
 
-def print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
+def _print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
     if outputs.csv is not None:
         complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
     unwritten = outputs.publish(sweep, provenance)

@@ -275,7 +275,7 @@ def conclude(
         say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
-    why = "interrupted" if interrupted else ended if tuning.cut_short else tuning.failure
+    why = "interrupted" if interrupted else tuning.failure or ended
     if tuning.verdict is None:
         complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED

@@ -140,7 +140,7 @@ class Why:
         asked = self._session.slow(step_ms)
         while news.snapshot.last_command < asked or (shown := news.snapshot.slowing) is None:
             yield False
-        complain(expectation(shown))
+        complain(_expectation(shown))
         while (shown := news.snapshot.slowing) is not None and not shown.is_over:
             self._doing = f"slowing one part after another, round {shown.rounds + 1}"
             yield False
@@ -149,7 +149,7 @@ class Why:
             yield False
 
 
-def expectation(shown: SlowingShown) -> str:
+def _expectation(shown: SlowingShown) -> str:
     if shown.expected_s is None or shown.expected_s <= MOST_S:
         return f"slowing takes up to {MOST_S:.0f} s"
     return (

@@ -57,7 +57,7 @@ class Times(NamedTuple):
     """What the device works beside copies and communication."""
 
 
-class Saving(NamedTuple):
+class _Saving(NamedTuple):
     """By how much a step would be shorter, in ms: the least and the most that is possible."""
 
     low: float
@@ -78,14 +78,14 @@ class Model(NamedTuple):
         """The largest part of the step that a schedule does not explain, in either direction."""
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
-    def without(self, part: PartName) -> Saving:
+    def without(self, part: PartName) -> _Saving:
         saved = [played_ms(one) - played_ms(_less(one, part, 1.0)) for one in self.scenarios]
-        return Saving(max(min(saved), 0.0), max(*saved, 0.0))
+        return _Saving(max(min(saved), 0.0), max(*saved, 0.0))
 
-    def slope(self, part: PartName) -> Saving:
+    def slope(self, part: PartName) -> _Saving:
         """Return by how much a step grows with this part, as a share: 1 where nothing hides it."""
         grown = [grown_by(one, part) for one in self.scenarios]
-        return Saving(min(grown), max(grown))
+        return _Saving(min(grown), max(grown))
 
 
 def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:

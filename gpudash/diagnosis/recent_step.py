@@ -22,7 +22,7 @@ MEASURED_S = 10.0
 LEAST_STEPS = WARMUP_STEPS + 3
 """… but at least these."""
 LASTING: tuple[Aside, ...] = ("evaluation", "checkpoint")
-"""Asides that can limit a training."""
+"""Interruptions that can limit a training."""
 ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
 LEAST_ASIDE_S = 5.0

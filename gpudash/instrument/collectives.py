@@ -23,7 +23,7 @@ KEPT = {
 """By module and name of a communication hook: its share of float32 gradient bytes."""
 
 
-class Moved(NamedTuple):
+class BytesMoved(NamedTuple):
     """MiB moved by collectives."""
 
     mib: float = 0.0
@@ -36,7 +36,7 @@ class Collectives(NamedTuple):
     """The collectives of a backward pass or of a step; None: not known."""
 
     mib: float | None = None
-    """As in `Moved`, like `bus_mib`."""
+    """As in `BytesMoved`, like `bus_mib`."""
     bus_mib: float | None = None
     ms: float | None = None
     """Including what computation hides: in DDP from the begin of the first to the end of the last,
@@ -54,25 +54,25 @@ class Collectives(NamedTuple):
         return {name: value for name, value in found.items() if value is not None}
 
 
-def all_gathered(shard_bytes: float, ranks: int) -> Moved:
-    return Moved(shard_bytes / MIB, (ranks - 1) * shard_bytes / MIB)
+def all_gathered(shard_bytes: float, ranks: int) -> BytesMoved:
+    return BytesMoved(shard_bytes / MIB, (ranks - 1) * shard_bytes / MIB)
 
 
-def reduce_scattered(whole_bytes: float, ranks: int) -> Moved:
-    return Moved(whole_bytes / MIB, (ranks - 1) / ranks * whole_bytes / MIB)
+def reduce_scattered(whole_bytes: float, ranks: int) -> BytesMoved:
+    return BytesMoved(whole_bytes / MIB, (ranks - 1) / ranks * whole_bytes / MIB)
 
 
-def all_reduced(whole_bytes: float, ranks: int) -> Moved:
-    return Moved(whole_bytes / MIB, 2 * (ranks - 1) / ranks * whole_bytes / MIB)
+def all_reduced(whole_bytes: float, ranks: int) -> BytesMoved:
+    return BytesMoved(whole_bytes / MIB, 2 * (ranks - 1) / ranks * whole_bytes / MIB)
 
 
-def together(moved: Iterable[Moved | None]) -> Moved | None:
+def together(moved: Iterable[BytesMoved | None]) -> BytesMoved | None:
     mib = bus_mib = 0.0
     for one in moved:
         if one is None:
             return None
         mib, bus_mib = mib + one.mib, bus_mib + one.bus_mib
-    return Moved(mib, bus_mib)
+    return BytesMoved(mib, bus_mib)
 
 
 def collectives_of(module: DistributedDataParallel) -> Collectives:
@@ -83,7 +83,7 @@ def collectives_of(module: DistributedDataParallel) -> Collectives:
     return Collectives(ms=ms) if moved is None else Collectives(*moved, ms)
 
 
-def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> Moved | None:
+def _moved(module: DistributedDataParallel, logged: dict[str, Any]) -> BytesMoved | None:
     owner: str = ""
     group: Any = module.process_group
     with suppress(AttributeError, TypeError, ValueError):  # private, and empty without a hook

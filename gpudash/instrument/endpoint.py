@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from ..errors import UNDECODABLE
-from ..protocol.commands import Told
+from ..protocol.commands import CommandOrFigures
 from .pipes import CommandPipe, EventPipe, ParentGone, Sent
 
 MOST_BYTES = 8 << 20
@@ -29,7 +29,7 @@ class _Owned:
 
     def __init__(self, made: socket.socket) -> None:
         self.socket = made
-        self._descriptor = Descriptor(made.fileno())
+        self._descriptor = _Descriptor(made.fileno())
 
     @property
     def is_open(self) -> bool:
@@ -63,7 +63,7 @@ class SocketLine:
         if self._events.kept_bytes > MOST_BYTES:
             self.close()
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[CommandOrFigures]:
         if self._is_lost():
             return []
         try:
@@ -153,7 +153,7 @@ class Endpoint:
         self._listening.close()
 
 
-class Descriptor:
+class _Descriptor:
     """A file descriptor of ours."""
 
     def __init__(self, fd: int) -> None:

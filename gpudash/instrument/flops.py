@@ -31,7 +31,7 @@ OWN = frozenset(
 """Namespaces whose operators' names say what they do. In others anything may multiply."""
 
 
-class FlopCounter:
+class _FlopCounter:
     """The flops counted so far, by the phase that was marked before them on whatever thread."""
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]  # in torch
 
     supports_higher_order_operators = True
 
-    def __init__(self, counter: FlopCounter) -> None:
+    def __init__(self, counter: _FlopCounter) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # in torch
         self._counter = counter
 
@@ -118,12 +118,12 @@ def anything_compiled() -> bool:
 
 
 @contextmanager
-def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[FlopCounter]:
+def counting(device: torch.device, *, compiled: bool | None = None) -> Iterator[_FlopCounter]:
     """Count nothing while a CUDA graph is captured, or if the step is `compiled`.
 
     None: it is compiled if anything in the process is. torch runs no compiled code under a mode.
     """
-    counter = FlopCounter()
+    counter = _FlopCounter()
     if compiled is None:
         compiled = anything_compiled()
     if compiled or (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):

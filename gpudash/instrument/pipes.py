@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
 
-from ..protocol.commands import Told
+from ..protocol.commands import CommandOrFigures
 from ..protocol.envelope import Envelope, Event
 from ..protocol.records import Decoder, encode
 from .wire import StepReport, encoded
@@ -85,11 +85,11 @@ class CommandPipe:
         os.set_blocking(fd, False)
         self._fd = fd
         self._partial = b""
-        self._decoder = Decoder[Told](Told)
+        self._decoder = Decoder[CommandOrFigures](CommandOrFigures)
         self._arrived = select.poll()  # select takes no descriptor above 1023
         self._arrived.register(fd, select.POLLIN)
 
-    def read(self) -> list[Told]:
+    def read(self) -> list[CommandOrFigures]:
         """May raise ParentGone, at end of file."""
         try:
             received = os.read(self._fd, READ_BYTES)

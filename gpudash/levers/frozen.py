@@ -11,7 +11,7 @@ PREFIX = "frozen_"
 WHOLE = "TF32 is switched for all models: move precision"
 
 
-class OfFrozen:
+class FrozenLevers:
     """A family for the frozen models; there is none while none of them was called."""
 
     def __init__(self, family: Computing) -> None:

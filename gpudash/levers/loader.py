@@ -34,7 +34,7 @@ from .training_objects import Feed, TrainingObjects
 PLACE = "/dev/shm"  # noqa: S108  # where torch puts them
 
 
-def batches_that_fit(feed: Feed | None) -> int | None:
+def _batches_that_fit(feed: Feed | None) -> int | None:
     """Return None if nothing is known of the loader's batches."""
     if feed is not None and feed.batch_bytes:
         with suppress(OSError, AttributeError):  # there is none, as in Windows
@@ -58,7 +58,7 @@ def why_not(fits: int | None, ahead: int, own: int) -> str | None:
 
 def warning(feed: Feed) -> str:
     """Return a clause if the loader's batches, or those of a worker per core, do not fit."""
-    fits, loader = batches_that_fit(feed), feed.loader()
+    fits, loader = _batches_that_fit(feed), feed.loader()
     if fits is None or loader is None:
         return ""
     ahead = loader.prefetch_factor or 2
@@ -148,7 +148,7 @@ class LoaderLevers:
             self._own = self._active = _LoaderSettings.of(loader) if loader is not None else None
             self._tried = loader is not None and loader.num_workers > 0
             self.held = _most_ahead(self._own)
-        self._feed, self._fits = found.feed, batches_that_fit(found.feed)
+        self._feed, self._fits = found.feed, _batches_that_fit(found.feed)
         self._device = found.device
 
     @property

@@ -64,7 +64,7 @@ class OptimizerForm:
         self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
         self._roots = found.roots
         if self._moved_to is None:  # else the flags are the lever's
-            self._own = own_form(found.optimizers)
+            self._own = _own_form(found.optimizers)
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
@@ -118,7 +118,7 @@ class OptimizerForm:
         return None
 
 
-def own_form(optimizers: Iterable[Optimizer]) -> str:
+def _own_form(optimizers: Iterable[Optimizer]) -> str:
     """Return the form in which all these optimizers update all weights, as the script has it."""
     optimizers = tuple(optimizers)
     if not optimizers or any(type(one) not in WITH_FUSED + WITHOUT_FUSED for one in optimizers):

@@ -45,7 +45,7 @@ class Precision:
         self._roots = found.roots
         self._scaler = found.scaler
         self._is_shared = found.world_size > 1
-        self._own = own_precision(found, self._script_tf32 or _Tf32.now())
+        self._own = _own_precision(found, self._script_tf32 or _Tf32.now())
 
     @property
     def offers(self) -> tuple[LeverOffer, ...]:
@@ -131,7 +131,7 @@ class Precision:
         return next((why for name, why in WRAPPED.items() if name in kinds), None)
 
 
-def own_precision(found: TrainingObjects, tf32: "_Tf32") -> str:
+def _own_precision(found: TrainingObjects, tf32: "_Tf32") -> str:
     """Return a value of the lever, or `SCRIPT`."""
     alive = [root for root in found.roots if root.module is not None]
     ways = {_half_of(root, scaler=found.scaler) for root in alive} or {None}

@@ -14,7 +14,7 @@ from ..protocol.training import LeverOffer
 from ..training.commanded import Refusal
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
-from .frozen import OfFrozen
+from .frozen import FrozenLevers
 from .handover import Redirects
 from .loader import LoaderLevers, batch_size
 from .offers import Computing, Family, canonical
@@ -61,8 +61,8 @@ class ScriptLevers:
     ) -> None:
         precision, of_frozen = Precision(), Precision()
         self._trained = _Models((), Compile(backend), (ChannelsLast(), precision), precision)
-        others = OfFrozen(ChannelsLast()), OfFrozen(of_frozen)
-        self._frozen = _Models((), OfFrozen(Compile(backend)), others, of_frozen)
+        others = FrozenLevers(ChannelsLast()), FrozenLevers(of_frozen)
+        self._frozen = _Models((), FrozenLevers(Compile(backend)), others, of_frozen)
         self._computing = (*self._trained.families, *self._frozen.families)
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free

@@ -126,5 +126,5 @@ FOR_ALL = Change | Blocks | Pause | Resume | Stop
 AnyCommand: TypeAlias = (
     Change | Pause | Resume | Stop | Blocks | Profile | Memory | Rehearse | Stacks
 )
-Told: TypeAlias = AnyCommand | Figures
+CommandOrFigures: TypeAlias = AnyCommand | Figures
 """All that a training process is sent."""

@@ -80,7 +80,7 @@ class _Known(NamedTuple):
     """Samples of this process up to this step."""
 
 
-class RankTrack:
+class _RankTrack:
     """One rank's messages. Rank 0 ends the intervals; if it is silent, the others' wait a while."""
 
     def __init__(self, rank: int, held_s: float) -> None:
@@ -214,13 +214,13 @@ class RankTracks:
 
     def __init__(self, interval_s: float = 0.5) -> None:
         self._held_s = interval_s + HELD_S
-        self._tracks = {0: RankTrack(0, self._held_s)}
+        self._tracks = {0: _RankTrack(0, self._held_s)}
         self._world_size = 1
 
     def take(self, rank: int, message: State | Progress | HostReading) -> None:
         if isinstance(message, State) and message.process is not None:
             self._world_size = message.process.world_size
-        self._tracks.setdefault(rank, RankTrack(rank, self._held_s)).take(message)
+        self._tracks.setdefault(rank, _RankTrack(rank, self._held_s)).take(message)
 
     def begin(self, process: int) -> None:
         self._tracks[0].begin(process)

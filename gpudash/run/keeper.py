@@ -281,7 +281,7 @@ class Keeper:
             self._typed += payload
         elif kind == SIZE:
             columns, rows = map(int, payload.split())
-            set_size(self._master, columns, rows)
+            _set_size(self._master, columns, rows)
         elif kind == SIGNAL:
             self._signal(int(payload))
         elif kind == END:
@@ -302,15 +302,15 @@ def _user(connection: socket.socket) -> int:
     return int(PEER.unpack(peer)[1])
 
 
-def set_size(fd: int, columns: int, rows: int) -> None:
+def _set_size(fd: int, columns: int, rows: int) -> None:
     """Set a terminal's size; its foreground processes receive SIGWINCH."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
-def open_terminal(columns: int, rows: int) -> tuple[int, int]:
+def _open_terminal(columns: int, rows: int) -> tuple[int, int]:
     """Make the new terminal this session's controlling one; return both ends."""
     master, slave = pty.openpty()
-    set_size(slave, columns, rows)
+    _set_size(slave, columns, rows)
     modes = termios.tcgetattr(slave)
     modes[6][termios.VSUSP] = b"\0"  # nothing could resume it after Ctrl-Z
     termios.tcsetattr(slave, termios.TCSANOW, modes)
@@ -343,7 +343,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTOU, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(listener), False)
-    master, slave = open_terminal(int(columns), int(rows))
+    master, slave = _open_terminal(int(columns), int(rows))
     pid = start(command, slave)
     place = Path(directory)
     with suppress(OSError):  # a full disk: `gpudash attach` cannot find it

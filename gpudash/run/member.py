@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from gpudash.errors import SourceError
-from gpudash.protocol.commands import Figures, Told
+from gpudash.protocol.commands import CommandOrFigures, Figures
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, Progress, State, TrainingProcess
 from gpudash.rendezvous import Rendezvous
@@ -117,7 +117,7 @@ class Member:
             self._note(envelope)
         return envelopes
 
-    def send(self, command: Told) -> None:
+    def send(self, command: CommandOrFigures) -> None:
         """Never wait for a busy process."""
         try:
             self._connection.send(msgspec.json.encode(command))

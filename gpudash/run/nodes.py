@@ -78,7 +78,7 @@ class Nodes:
         """Return a descriptor that is readable when `turn` should be called at once."""
         return self._awaited.fileno()
 
-    def turn(self) -> list["Channel"]:
+    def turn(self) -> list["_Channel"]:
         for stranger in list(self._strangers):  # an answer counts that came before others did
             if not self._read_stranger(stranger):
                 self._strangers.remove(stranger)
@@ -154,7 +154,7 @@ class Nodes:
 
     # ── nodes ───────────────────────────────────────────────────────────────────────────
 
-    def _turn_of(self, node: "_Node") -> list["Channel"]:
+    def _turn_of(self, node: "_Node") -> list["_Channel"]:
         try:
             new = node.turn()
         except (Lost, *UNDECODABLE) as error:
@@ -179,7 +179,7 @@ class Nodes:
             self._awaited.unregister(lines)
 
 
-class Channel:
+class _Channel:
     """A connection to a training process on another node."""
 
     def __init__(self, process: int, node: "_Node") -> None:
@@ -256,11 +256,11 @@ class _Node:
         self.is_awaited = False
         """Whether a Pong is awaited, whose time of arrival counts."""
         self.is_closed = False
-        self._channels: dict[int, Channel] = {}
+        self._channels: dict[int, _Channel] = {}
         self._ranks: dict[str, int] = {}  # which rank trains on a GPU
         self._heard_s = self._asked_s = time.monotonic()
 
-    def turn(self) -> list[Channel]:
+    def turn(self) -> list[_Channel]:
         now_s = time.monotonic()
         new = []
         for line in self.lines.read():
@@ -270,7 +270,7 @@ class _Node:
                 self._take_own(msgspec.json.decode(said, type=FromRelay), now_s)
                 continue
             if process not in self._channels and said:
-                self._channels[process] = Channel(process, self)
+                self._channels[process] = _Channel(process, self)
                 new.append(self._channels[process])
             if process in self._channels:
                 self._channels[process].put(said)

@@ -24,7 +24,7 @@ BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,1024}\x1b?|[ -/
 """Matches an incomplete escape sequence."""
 
 
-class Rewritten(NamedTuple):
+class _Rewritten(NamedTuple):
     """New lines, and how many of the newest earlier lines they replace."""
 
     lines: tuple[str, ...]
@@ -46,7 +46,7 @@ class TerminalLines:
     def newest(self) -> tuple[str, ...]:
         return tuple(plain(row.rstrip()) for row in self._rows[: self._returned])
 
-    def feed(self, received: bytes) -> Rewritten:
+    def feed(self, received: bytes) -> _Rewritten:
         """Return an unfinished line again later."""
         text = self._escape + self._decoder.decode(received)
         at, self._escape = 0, ""
@@ -128,12 +128,12 @@ class TerminalLines:
         self._returned = max(self._returned - count, 0)
         self._changed = max(self._changed - count, 0)
 
-    def _answer(self) -> Rewritten:
+    def _answer(self) -> _Rewritten:
         self._forget(max(len(self._rows) - MOST_ROWS, 0))
         rows = self._rows if self._rows[-1] else self._rows[:-1]
         first = min(self._changed, self._returned)
         lines = tuple(plain(row.rstrip()) for row in rows[first:])
-        answer = Rewritten(lines, self._returned - first)
+        answer = _Rewritten(lines, self._returned - first)
         self._returned = self._changed = len(rows)
         self._forget(max(len(self._rows) - KEPT_ROWS, 0))
         return answer

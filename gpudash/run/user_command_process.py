@@ -102,7 +102,7 @@ class Foreground(UserCommandProcess):
             shutil.rmtree(self._place, ignore_errors=True)
 
 
-class OnTerminal(UserCommandProcess):
+class _OnTerminal(UserCommandProcess):
     """A command on a keeper's terminal."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -213,7 +213,7 @@ class Kernel(Adopted):
         return b""
 
 
-def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:
+def keep(command: UserCommand, run: Rendezvous) -> _OnTerminal:
     """Start the command on the terminal of a new keeper. Raises WorkerError."""
     size = shutil.get_terminal_size()
     try:
@@ -242,10 +242,10 @@ def keep(command: UserCommand, run: Rendezvous) -> OnTerminal:
             on_failure.pop_all()
     except (OSError, ValueError) as error:
         raise WorkerError(f"{command.name} could not start: {error}") from error
-    return OnTerminal(connection)
+    return _OnTerminal(connection)
 
 
-def attach(place: Path, name: str) -> OnTerminal:
+def attach(place: Path, name: str) -> _OnTerminal:
     """Raise UsageError if another dashboard is connected."""
     try:
         connection = _connect(place)
@@ -256,7 +256,7 @@ def attach(place: Path, name: str) -> OnTerminal:
     if head[:1] != keeper.PID:
         connection.close()
         raise UsageError(watched(name))
-    return OnTerminal(connection)
+    return _OnTerminal(connection)
 
 
 def _output_of(pid: int) -> str:

@@ -8,7 +8,7 @@ from ..instrument.guard import event
 from .boundaries import FIRST
 from .declared import DeclaredSteps
 from .samples import Tokens, first_dimension, first_tensor, tokens_in
-from .step_counts import Tally, total
+from .step_counts import StepCounts, total
 
 
 class BatchedSteps(DeclaredSteps):
@@ -19,7 +19,7 @@ class BatchedSteps(DeclaredSteps):
         if self._stop_skipping():
             self.samples = None  # the script may have left the newest batch
         if self.mode is FIRST and not self._depth:
-            self._tally = Tally()  # batches before these were looked at, or evaluated
+            self._tally = StepCounts()  # batches before these were looked at, or evaluated
         self._feeds.opened(iterator, loader, keeps=self.mode.is_on)
         return False
 
@@ -73,7 +73,7 @@ class BatchedSteps(DeclaredSteps):
             self._idle(now)
         return False
 
-    def _count_tokens(self, tally: Tally, tokens: Tokens | None) -> None:
+    def _count_tokens(self, tally: StepCounts, tokens: Tokens | None) -> None:
         if tokens is None:
             tally.newest_tokens, tally.tokens = 0, None
             return

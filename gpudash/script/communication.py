@@ -3,7 +3,7 @@
 from threading import get_ident
 from typing import Any
 
-from ..instrument.collectives import Moved, together
+from ..instrument.collectives import BytesMoved, together
 from ..instrument.guard import event
 from .calls import CalledSteps
 from .gradient_sync import GradientSync
@@ -59,7 +59,7 @@ class SharedSteps(CalledSteps):
         return False
 
     @event("communication")
-    def collectives_end(self, moved: list[Moved] | None) -> bool:
+    def collectives_end(self, moved: list[BytesMoved] | None) -> bool:
         tally, borders, self._borders = self._tally, self._borders, []
         tally.moved = together((tally.moved, *([None] if moved is None else moved)))
         if moved is None or (moved and len(borders) != len(moved) + 1):

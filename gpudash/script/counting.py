@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from ..instrument.guard import is_from_handler, without_ours
 from ..instrument.patching import uncompiled
 from .samples import SEQUENCES
-from .step_counts import Tally
+from .step_counts import StepCounts
 
 if TYPE_CHECKING:  # it imports this module
     from .tracker import Tracker
@@ -51,11 +51,11 @@ class Counting:
         """Whether the step after the newest counted one has begun."""
         self.fetching = False
         """The script waits for a batch."""
-        self.begin(Tally(), thread=None)
+        self.begin(StepCounts(), thread=None)
 
     def begin(
         self,
-        tally: Tally,
+        tally: StepCounts,
         *,
         thread: int | None,
         optimizer: int = 0,

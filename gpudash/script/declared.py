@@ -4,11 +4,11 @@ import time
 from operator import index
 from threading import get_ident
 
-from ..instrument.collectives import Moved
+from ..instrument.collectives import BytesMoved
 from ..instrument.guard import event
 from .ends import EndedSteps
 from .explicit import Count
-from .step_counts import Tally
+from .step_counts import StepCounts
 from .steps import NOBODY, nothing
 
 
@@ -35,7 +35,7 @@ class DeclaredSteps(EndedSteps):
         self._asides.trains()
         if not self._has_waited:
             self._tally.calls = self._tally.backwards = 0
-            self._tally.data_s, self._tally.moved, self._tally.borders = 0.0, Moved(), []
+            self._tally.data_s, self._tally.moved, self._tally.borders = 0.0, BytesMoved(), []
             self._retime()
         else:
             self._enter("begins")
@@ -56,7 +56,7 @@ class DeclaredSteps(EndedSteps):
             self._close(_whole(samples), _whole(tokens))
         else:
             self._asides.border()
-            self._tally, self._mark = Tally(), nothing
+            self._tally, self._mark = StepCounts(), nothing
         return False
 
     def _declare(self) -> None:
@@ -64,7 +64,7 @@ class DeclaredSteps(EndedSteps):
         self._boundaries.feed("declares")
         self._thread = get_ident()
         self._stop_skipping()
-        self._tally = self._tally.of_batches() if self._has_waited else Tally()
+        self._tally = self._tally.of_batches() if self._has_waited else StepCounts()
         self._findings.is_news = True
 
     @property

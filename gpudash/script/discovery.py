@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from ..levers.loader import warning
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
 from .boundaries import State
-from .loaders import Feeds
+from .loaders import Loaders
 from .roots import (
     CallListener,
     Parts,
@@ -26,7 +26,7 @@ from .roots import (
     parameters_of,
     remove_hook,
 )
-from .step_counts import Backwards, Tally
+from .step_counts import Backwards, StepCounts
 
 WITHOUT_OPTIMIZER = 8
 """After so many steps' backward passes without an optimizer step, none is expected."""
@@ -176,7 +176,7 @@ class Discovery:
         modules = alive(ref() for ref in self._owners)
         return {one for module in modules for one in parameters_of(module)}
 
-    def learn(self, tally: Tally, *, timed: bool) -> None:
+    def learn(self, tally: StepCounts, *, timed: bool) -> None:
         """Learn from a finished step; `timed`: calls of the models were hooked in it."""
         if tally.backwards and self.backwards.take(tally.backwards):
             self.patience = max(self.patience, WITHOUT_OPTIMIZER * tally.backwards)
@@ -186,7 +186,7 @@ class Discovery:
             if self._are_new:
                 self._look_through(tally)
 
-    def _look_through(self, tally: Tally) -> None:
+    def _look_through(self, tally: StepCounts) -> None:
         was_complete = self._is_complete
         if tally.backwards:
             self._seek_calls()
@@ -216,7 +216,7 @@ class Discovery:
             remove_hook(root)
         self.is_news |= len(called) > 0
 
-    def found(self, loss: Tensor | None, feeds: Feeds, state: State) -> TrainingObjects:
+    def found(self, loss: Tensor | None, feeds: Loaders, state: State) -> TrainingObjects:
         by_updates = () if state == "passes" else tuple(self.optimizers.values())
         optimizers = alive(ref() for ref in self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)

@@ -21,10 +21,10 @@ from ..instrument import stack_server
 from ..instrument.device import describe_device, device_memory, gpus_in_use, versions
 from ..instrument.endpoint import Endpoint, SocketLine
 from ..instrument.guard import is_from_handler, never_destroy
-from ..instrument.life import Life
 from ..instrument.memory_history import MemoryHistory, observe
 from ..instrument.pipes import Sent
 from ..instrument.reporter import Reports
+from ..instrument.state_sender import StateSender
 from ..levers.training_objects import Redirects, TrainingObjects
 from ..protocol.session import Notice
 from ..protocol.training import Ability, Aside, Hello, Offered, Phase, State, TrainingProcess
@@ -78,7 +78,7 @@ class Driver:
         self._ready_s = 0.0  # … or the first step, if that is known
         self._offered: Offered | None = None  # as it was sent last
         self._aside: tuple[float, Aside] | None = None  # since when
-        self._life: Life | None = None  # as the dashboard knows it
+        self._life: StateSender | None = None  # as the dashboard knows it
         self._border_s = 0.0  # after the newest step's border
         self._due_s = 0.0
         self._border_due_s = 0.0
@@ -372,7 +372,7 @@ class Driver:
         training.levers.update(training.found)  # the script may have changed what it had
         self._offered = self._offer(training)
         self._send(self._offered)
-        self._life = Life(self._state(training), self._send)
+        self._life = StateSender(self._state(training), self._send)
         if self._aside is not None:
             self._life.pause(self._aside[0], training.step, self._aside[1])
         history = MemoryHistory(training.device, training.owned, line.send)

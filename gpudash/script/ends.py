@@ -4,7 +4,7 @@ import time
 from threading import get_ident
 
 from .boundaries import Verdict
-from .step_counts import Tally, total
+from .step_counts import StepCounts, total
 from .steps import NOBODY, Steps
 
 IDLE_EVERY_S = 0.05
@@ -15,8 +15,8 @@ class EndedSteps(Steps):
 
     def reset(self) -> None:
         super().reset()
-        self._before_split = Tally()
-        self._held: Tally | None = None  # batches from before the aside, maybe trained on after it
+        self._before_split = StepCounts()
+        self._held: StepCounts | None = None  # from before the aside, maybe trained on after
         self._idle_s = 0.0
 
     def finish(self) -> None:
@@ -52,7 +52,7 @@ class EndedSteps(Steps):
         return says == "had ended"
 
     def _split(self) -> None:
-        self._before_split, self._tally = self._tally, Tally()
+        self._before_split, self._tally = self._tally, StepCounts()
         if self.mode.is_timed:
             assert self.clock is not None
             self._mark = self.clock.split()
@@ -86,8 +86,8 @@ class EndedSteps(Steps):
 
     # ── what is no part of a step ───────────────────────────────────────────────────────
 
-    def _restart(self, held: Tally | None = None) -> None:
-        self._tally, self._held = held or Tally(), None
+    def _restart(self, held: StepCounts | None = None) -> None:
+        self._tally, self._held = held or StepCounts(), None
         self._retime()
         now = time.monotonic()
         if now >= self._idle_s:
@@ -100,13 +100,13 @@ class EndedSteps(Steps):
             self._mark = self.clock.begin()
             self._begin_phases()
 
-    def _to_train_on(self) -> Tally | None:
+    def _to_train_on(self) -> StepCounts | None:
         held = None if self._asides.is_foreign else self._tally.of_batches()
         if held is not None:
             held.data_s = 0.0  # its time begins after the aside
         return held
 
-    def _turn_aside(self, held: Tally | None = None) -> None:
+    def _turn_aside(self, held: StepCounts | None = None) -> None:
         self._observer.aside(self._asides.why)
         self._restart()
         self._held = held

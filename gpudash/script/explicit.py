@@ -7,7 +7,7 @@ Count: TypeAlias = SupportsIndex | None
 """A whole number; None where it is not known."""
 
 
-class StepListener(Protocol):
+class _StepListener(Protocol):
     """What receives the declared steps: the tracker."""
 
     def step_begins(self) -> bool: ...
@@ -16,7 +16,7 @@ class StepListener(Protocol):
         """Take the end of a step, which failed if `counts` is False."""
 
 
-listener: StepListener | None = None
+listener: _StepListener | None = None
 """Set when torch is hooked."""
 
 

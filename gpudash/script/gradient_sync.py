@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from ..instrument.collectives import Collectives, CollectiveTimes, Moved, collectives_of
+from ..instrument.collectives import BytesMoved, Collectives, CollectiveTimes, collectives_of
 from ..instrument.last_gradient import LastGradient
 from .hooked_methods import WAITS, hook_methods
 from .shards import CollectiveListener, hook_collectives
@@ -43,7 +43,7 @@ class _Reducer:
             self._on_gradient()
 
 
-class CommunicationListener(CollectiveListener, Protocol):
+class _CommunicationListener(CollectiveListener, Protocol):
     """What receives waits and collectives."""
 
     def wait_begins(self) -> bool:
@@ -58,13 +58,13 @@ class GradientSync:
     `on_gradient` is called on autograd's thread, also before an all-reduce that may be the last.
     """
 
-    def __init__(self, listener: CommunicationListener, on_gradient: Callable[[], object]) -> None:
+    def __init__(self, listener: _CommunicationListener, on_gradient: Callable[[], object]) -> None:
         self._listener = listener
         self._on_gradient = on_gradient
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
         self._followed: set[int] = set()  # ids of modules
-        self._moved: Moved | None = None  # of a step, by fully_shard's collectives
+        self._moved: BytesMoved | None = None  # of a step, by fully_shard's collectives
         self.is_news = False
         """`unmeasured` would now return something else."""
 
@@ -113,7 +113,7 @@ class GradientSync:
             self.is_news |= one.last.has_given_up != was_lost
         return exposes
 
-    def step_ends(self, moved: Moved | None) -> None:
+    def step_ends(self, moved: BytesMoved | None) -> None:
         """Take what fully_shard moved in the step; None: not known."""
         self._moved = moved
         for one in self._reducers:

@@ -30,10 +30,10 @@ UPDATES: tuple[Place, ...] = (
     ("fastai.optimizer", "Optimizer", ("step",)),
     ("keras.src.optimizers.base_optimizer", "BaseOptimizer", ("apply",)),
 )
-Told: TypeAlias = Callable[..., bool]
+Hook: TypeAlias = Callable[..., bool]
 
 
-def hook_methods(places: Iterable[Place], begins: Told, ends: Told, *, takes: int = 0) -> None:
+def hook_methods(places: Iterable[Place], begins: Hook, ends: Hook, *, takes: int = 0) -> None:
     for module, owner, names in places:
         if module not in sys.modules:  # as in nearly every step
             continue
@@ -49,13 +49,13 @@ def imported(places: Iterable[Place]) -> list[type]:
 
 
 @cache
-def _patch(kind: Any, name: str, begins: Told, ends: Told, takes: int) -> None:
+def _patch(kind: Any, name: str, begins: Hook, ends: Hook, takes: int) -> None:
     patching.replace(kind, name, surrounded(getattr(kind, name), begins, ends, takes=takes))
     patching.at_undo(_patch.cache_clear)
 
 
 def surrounded(
-    function: Callable[..., Any], begins: Told, ends: Told = bool, *, takes: int = 0
+    function: Callable[..., Any], begins: Hook, ends: Hook = bool, *, takes: int = 0
 ) -> Callable[..., Any]:
     """Report the end only if `begins` returns true. Both get the first `takes` arguments."""
 

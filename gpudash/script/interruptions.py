@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from ..protocol.training import Aside
 
 
-class Asides:
+class Interruptions:
     """Follows what happens between steps; `why` names the aside in progress, if any."""
 
     def __init__(self) -> None:

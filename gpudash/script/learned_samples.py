@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .step_counts import Tally, total
+from .step_counts import StepCounts, total
 
 MOST_OPERATIONS = 500
 """Operations between a loss and the calls that it was computed from. With more the search is given
@@ -51,7 +51,7 @@ class LearnedSamples:
         if subject is not None:
             self._calls.append(_Call(subject, samples, began, _next_number()))
 
-    def learns(self, tally: Tally, tensors: Any) -> None:
+    def learns(self, tally: StepCounts, tensors: Any) -> None:
         self._begun.clear()  # an exception may have left some
         about = self._about(tensors)
         if about is None:
@@ -62,7 +62,7 @@ class LearnedSamples:
         if fresh:
             tally.learned = total(tally.learned, _samples(fresh))
 
-    def updates(self, tally: Tally) -> None:
+    def updates(self, tally: StepCounts) -> None:
         if tally.learned != 0:
             tally.updates.append(tally.learned)
             tally.learned = 0
@@ -95,7 +95,7 @@ class LearnedSamples:
         return found
 
 
-def samples_of(tally: Tally) -> int | None:
+def samples_of(tally: StepCounts) -> int | None:
     """Return the samples of each of a step's updates; None if these differ."""
     each = {*tally.updates, tally.learned} - {0}
     return each.pop() if len(each) == 1 else None

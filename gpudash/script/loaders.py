@@ -5,11 +5,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ..levers.training_objects import Feed
-from .interruptions import Asides
+from .interruptions import Interruptions
 from .samples import bytes_of
 
 
-class Feeds:
+class Loaders:
     """Follows the iterators of all DataLoaders, and picks the one that is trained on."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Feeds:
             self._newest_ids = id(iterator), loader_id
         return loader_id
 
-    def note(self, iterator: Any, asides: Asides, batch: Any) -> bool:
+    def note(self, iterator: Any, asides: Interruptions, batch: Any) -> bool:
         """Return whether the feed has another loader now. Call it at an iterator's first batch."""
         known = self._loaders.get(iterator)
         opened, self._opened = None if known is None else known[1](), None

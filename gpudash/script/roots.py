@@ -123,7 +123,7 @@ class CallListener(Protocol):
     def returned(self) -> bool: ...
 
 
-class RootCall:
+class _RootCall:
     """The hook in a root's `_compiled_call_impl`. A pickle or a copy of it is None."""
 
     __slots__ = ("_listener", "_module", "compiled", "root")
@@ -179,18 +179,18 @@ def install_hook(root: Root, listener: CallListener) -> None:
     if module is None:
         return
     here = module.__dict__.get(CALL_ATTRIBUTE)
-    if type(here) is RootCall:
+    if type(here) is _RootCall:
         if here.root is root:
             return
         here = here.compiled  # inherited from the parent of this fork
     root.compiled = here is not None
-    module.__dict__[CALL_ATTRIBUTE] = RootCall(root, listener, here)
+    module.__dict__[CALL_ATTRIBUTE] = _RootCall(root, listener, here)
 
 
 def remove_hook(root: Root) -> None:
     module = root.module
     here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
-    if module is not None and type(here) is RootCall:
+    if module is not None and type(here) is _RootCall:
         here.remove_hook(module)
 
 
@@ -230,7 +230,7 @@ def _parts(owner: Root) -> list[Root]:
         Root(one, f"{owner.name}.{path}", is_frozen=owner.is_frozen)
         for path, one in _within(module)
         if (is_compiled(one) or not only_compiled)
-        and type(one.__dict__.get(CALL_ATTRIBUTE)) is not RootCall
+        and type(one.__dict__.get(CALL_ATTRIBUTE)) is not _RootCall
         and next(nn.Module.parameters(one), None) is not None
     )
     return list(islice(within, MOST_LISTENED))
@@ -246,7 +246,7 @@ def _within(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
 
 def is_compiled(module: nn.Module) -> bool:
     here = module.__dict__.get(CALL_ATTRIBUTE)
-    return hasattr(module, "_orig_mod") or (here is not None and type(here) is not RootCall)
+    return hasattr(module, "_orig_mod") or (here is not None and type(here) is not _RootCall)
 
 
 def has_compiled() -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ..instrument import patching
 from ..instrument.collectives import (
-    Moved,
+    BytesMoved,
     all_gathered,
     all_reduced,
     reduce_scattered,
@@ -40,7 +40,7 @@ class CollectiveListener(Hashable, Protocol):
     def collective_border(self) -> bool:
         """Note on the current stream that the first collective begins, or that one ends."""
 
-    def collectives_end(self, moved: list[Moved] | None) -> bool:
+    def collectives_end(self, moved: list[BytesMoved] | None) -> bool:
         """Take what each collective of the call moves; None: not known."""
 
 
@@ -51,14 +51,14 @@ def hook_collectives(listener: CollectiveListener) -> bool:
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
 
 
-def _gathers(called: dict[str, Any], result: Any) -> list[Moved] | None:
+def _gathers(called: dict[str, Any], result: Any) -> list[BytesMoved] | None:
     ranks = called["group"].size()
     if not _is_torchs(called["all_gather_comm"]):
         return None
     return [all_gathered(result.all_gather_output.nbytes / ranks, ranks)]
 
 
-def _reduces(called: dict[str, Any], result: Any) -> list[Moved] | None:
+def _reduces(called: dict[str, Any], result: Any) -> list[BytesMoved] | None:
     across, copies = called["reduce_scatter_group"], called["all_reduce_group"]
     if called["all_reduce_hook"] is not None or not _is_torchs(called["reduce_scatter_comm"]):
         return None
@@ -69,7 +69,7 @@ def _reduces(called: dict[str, Any], result: Any) -> list[Moved] | None:
     return moved
 
 
-Measure: TypeAlias = Callable[[dict[str, Any], Any], list[Moved] | None]
+Measure: TypeAlias = Callable[[dict[str, Any], Any], list[BytesMoved] | None]
 HOOKED: dict[str, tuple[Measure, set[str]]] = {
     "foreach_all_gather": (_gathers, {"group", "all_gather_comm", "async_op"}),
     "foreach_reduce": (

@@ -4,10 +4,10 @@ from typing import Any
 
 from torch import Tensor
 
-from ..instrument.collectives import Moved, together
+from ..instrument.collectives import BytesMoved, together
 
 
-class Tally:
+class StepCounts:
     """The counts of the step in progress."""
 
     __slots__ = (
@@ -57,28 +57,28 @@ class Tally:
         self.acted_s = 0.0
         """Seconds in rollouts."""
         self.loss: Tensor | None = None
-        self.moved: Moved | None = Moved()
+        self.moved: BytesMoved | None = BytesMoved()
         """By collectives that are counted at their calls; None if one is not known."""
         self.borders: list[list[Any]] | None = []
         """The clock's timestamps of these collectives, by call; None if one call has none."""
 
-    def of_batches(self) -> "Tally":
-        counts = Tally()
+    def of_batches(self) -> "StepCounts":
+        counts = StepCounts()
         counts.batches, counts.newest = self.batches, self.newest
         counts.fetched, counts.tokens = self.fetched, self.tokens
         counts.newest_tokens, counts.padding = self.newest_tokens, self.padding
         counts.data_s = self.data_s
         return counts
 
-    def begun(self, steps: int) -> "Tally":
+    def begun(self, steps: int) -> "StepCounts":
         """Return the counts of the step that has begun after so many steps with a batch each."""
-        begun = Tally()
+        begun = StepCounts()
         if self.batches == steps + 1:
             begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
             begun.tokens = begun.newest_tokens = self.newest_tokens
         return begun
 
-    def add(self, later: "Tally") -> None:
+    def add(self, later: "StepCounts") -> None:
         self.backwards += later.backwards
         self.batches += later.batches
         self.calls += later.calls

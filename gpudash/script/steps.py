@@ -35,10 +35,10 @@ from .counting import Counting
 from .discovery import Discovery
 from .gradient_sync import GradientSync
 from .grammar import PHASES, Observer, Phases, Symbol
-from .interruptions import Asides
+from .interruptions import Interruptions
 from .learned_samples import LearnedSamples, samples_of
-from .loaders import Feeds
-from .step_counts import Tally, total
+from .loaders import Loaders
+from .step_counts import StepCounts, total
 
 LOOK_EVERY_S = 0.1
 """Seconds between two steps that are measured in full; longer steps all are."""
@@ -114,16 +114,16 @@ class Steps:
         # a backward pass may have come since the newest update; None: there was never one
         self._has_learned: bool | None = None
         self._closed_by: int | None = None  # … when the newest step ended
-        self._asides = Asides()
+        self._asides = Interruptions()
         self._mark: Mark = nothing
         self._phases = Phases()
         self._learned = LearnedSamples()
         self._first_call_tells = False  # it has as many samples as the step, where no loader has
         self._acts_since_s = 0.0  # in a rollout
         self._boundaries = Boundaries()
-        self._tally = Tally()
+        self._tally = StepCounts()
         self._has_tokens = False  # batches have tokens
-        self._feeds = Feeds()
+        self._feeds = Loaders()
         # where the script is
         self._optimizer_depth = 0  # depth of nested optimizer steps
         self._has_closure = False
@@ -161,7 +161,7 @@ class Steps:
         return False
 
     def _end_step(self, samples: int | None = None, tokens: int | None = None) -> None:
-        tally, self._tally, mode = self._tally, Tally(), self.mode
+        tally, self._tally, mode = self._tally, StepCounts(), self.mode
         self._learned.reset()
         if mode.is_skipping:
             self._put_hooks_in()
@@ -190,7 +190,7 @@ class Steps:
             was_whole = mode.is_timed == self.active and not mode.is_skipping
             self._open(is_on=self.active, skips=was_whole and self._may_skip())
 
-    def _report_findings(self, tally: Tally) -> None:
+    def _report_findings(self, tally: StepCounts) -> None:
         found = self._findings.found(tally.loss, self._feeds, self._boundaries.state)
         if found.world_size > 1:
             self._look_every_s = LOOK_EVERY_IN_JOB_S
@@ -205,7 +205,7 @@ class Steps:
     def _leave_untimed(self, samples: int | None, tokens: int | None) -> None:
         self._untold = total(self._untold[0], samples), total(self._untold[1], tokens)
 
-    def _tell_untimed(self, tally: Tally) -> None:
+    def _tell_untimed(self, tally: StepCounts) -> None:
         """Have the clock count the steps that it has not timed; if nobody watches, forget them."""
         count, (samples, tokens) = self.steps - self._told, self._untold
         began_s, self.first_began_s = self.first_began_s, None
@@ -272,7 +272,7 @@ class Steps:
         self._only_optimizer = next(iter(self._findings.optimizers))
         iterator = self._plain_iterator()
         if self._findings.has_plain_calls() and (
-            iterator is not no_iterator or not self.mode.is_on
+            iterator is not _no_iterator or not self.mode.is_on
         ):
             self._findings.remove_hooks()  # batches show begins of steps, or nobody wants to know
             self.switch_backward(False)
@@ -294,7 +294,7 @@ class Steps:
     def _plain_iterator(self) -> Callable[[], Any]:
         feed = self._feeds.feed if self.mode.is_timed and self._feeds.is_fed() else None
         if feed is None or self._has_tokens or feed.iterator() in self.redirects:
-            return no_iterator
+            return _no_iterator
         return feed.iterator
 
     @property
@@ -323,7 +323,7 @@ class Steps:
             samples = self._count_samples(self._tally)
             if self.mode.is_timed:
                 self._time(self._tally, samples, self._tokens(self._tally))
-            self._tally = Tally()
+            self._tally = StepCounts()
         if self._skipped:
             self._asides.border()
         self._open(is_on=self.mode.is_on)
@@ -332,7 +332,7 @@ class Steps:
         return is_partial
 
     def _time(
-        self, tally: Tally, samples: int | None, tokens: int | None, *, at_split: bool = False
+        self, tally: StepCounts, samples: int | None, tokens: int | None, *, at_split: bool = False
     ) -> None:
         clock, count = self.clock, self.steps - self._told
         assert clock is not None
@@ -347,7 +347,7 @@ class Steps:
             clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
         self._observer.step(self.steps)
 
-    def _values(self, tally: Tally, count: int) -> Mapping[str, float]:
+    def _values(self, tally: StepCounts, count: int) -> Mapping[str, float]:
         """Give each step a time in rollouts once there are any: a mean over some would be wrong."""
         pads = self._has_tokens and tally.batches and tally.padding is not None
         if not (pads or self._findings.acts):
@@ -372,12 +372,12 @@ class Steps:
 
     # ── samples and tokens ──────────────────────────────────────────────────────────────
 
-    def _count_samples(self, tally: Tally, said: int | None = None) -> int | None:
+    def _count_samples(self, tally: StepCounts, said: int | None = None) -> int | None:
         samples = self._samples(tally) if said is None else said
         self.samples = total(self.samples, samples)
         return samples
 
-    def _samples(self, tally: Tally) -> int | None:
+    def _samples(self, tally: StepCounts) -> int | None:
         if not self.mode.is_on:
             return None
         if tally.batches:
@@ -407,7 +407,7 @@ class Steps:
             return None
         return tally.tokens - tally.newest_tokens
 
-    def _tokens(self, tally: Tally) -> int | None:
+    def _tokens(self, tally: StepCounts) -> int | None:
         if not self._has_tokens:  # steps that are only counted do not look for any
             return None
         if tally.batches:
@@ -423,4 +423,4 @@ def nothing(_name: str, /) -> None: ...
 
 
 @uncompiled
-def no_iterator() -> None: ...
+def _no_iterator() -> None: ...

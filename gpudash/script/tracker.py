@@ -18,7 +18,7 @@ from .boundaries import BY_UPDATES, FIRST, UNWATCHED
 from .communication import SharedSteps
 from .hooked_methods import UPDATES, hook_methods
 from .roots import Survey, before_freezing
-from .step_counts import Tally
+from .step_counts import StepCounts
 from .steps import NOBODY, no_switch, nothing
 
 OTHERS_STEPS = 8
@@ -327,7 +327,7 @@ class Tracker(SharedSteps):
         self.finish()
         self.counting.fetching = self._stepped_within = self._has_closure = False
         self._optimizer_depth = self._backward_depth = self._waiting = self._depth = 0
-        self._scaled, self._captured, self._tally = None, None, Tally()
+        self._scaled, self._captured, self._tally = None, None, StepCounts()
         self._asides.rests()
         self._is_new_cell = True
         self._observer.aside(self._asides.why)

@@ -65,7 +65,7 @@ class Sink(Protocol):
         self.abandon()
 
 
-class Opener(Protocol):
+class _Opener(Protocol):
     """A class of sinks."""
 
     def __call__(self, target: str, origin: Origin, /, *, force: bool) -> Sink:
@@ -85,10 +85,10 @@ SINKS = {
 """Name → module and class, so that only what is used is imported."""
 
 
-def opener(name: str) -> Opener:
+def opener(name: str) -> _Opener:
     """Raise UsageError for an unknown name."""
     if name not in SINKS:
         raise UsageError(f"{name} is no sink; valid: {', '.join(SINKS)}")
     module, _, kind = SINKS[name].partition(":")
-    found: Opener = getattr(import_module(module), kind)
+    found: _Opener = getattr(import_module(module), kind)
     return found

@@ -35,7 +35,7 @@ class CoreWait:
         """None the first time."""
         found = [thread for pid in pids for thread in _threads(pid)]
         now = {thread: counts for thread in found for counts in _counts(thread)}
-        self.cores = cores_of(found)
+        self.cores = _cores_of(found)
         before, self._before = self._before, now
         then_s, self._read_s = self._read_s, now_s
         if then_s is None or now_s <= then_s or self.cores is None:
@@ -60,7 +60,7 @@ def core_wait_pct(
     return 100 * max(asked_s - ran_s, 0.0) / max(asked_s, elapsed_s)
 
 
-def cores_of(found: Iterable[str]) -> int | None:
+def _cores_of(found: Iterable[str]) -> int | None:
     """Count the cores that the threads may use together; each may be bound to its own."""
     allowed: set[int] = set()
     for thread in found:

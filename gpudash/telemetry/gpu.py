@@ -77,7 +77,7 @@ class Gpu:
         self._board, instance = _board(nvml, handle, uuid)
         self.id = _name(nvml, self._board, handle, uuid)
         self._activity = ActivityReader(nvml, self._board, instance)
-        self._pcie = ByteCounters(nvml, handle)
+        self._pcie = _ByteCounters(nvml, handle)
         self._others = OtherProcesses(nvml, handle)
         self.training: Callable[[], Collection[int]] = tuple
         """Returns the pids of the training's processes, without their descendants."""
@@ -239,7 +239,7 @@ def _can_be(metric: str, value: float | str) -> bool:
     return (value > 0 if unit in ABOVE_ZERO else value >= 0) and value <= MOST[unit]
 
 
-class ByteCounters:
+class _ByteCounters:
     """PCIe traffic from the driver's byte counters, for GPUs whose GPM does not report it."""
 
     def __init__(self, nvml: Nvml, handle: object) -> None:
@@ -282,7 +282,7 @@ def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
     """Return the driver's version and the GPUs in its order. Raises `GpuUnavailable`."""
     nvml = Nvml()
     try:
-        version = or_none(lambda: str(nvml.call("nvmlSystemGetDriverVersion")))
+        version = _or_none(lambda: str(nvml.call("nvmlSystemGetDriverVersion")))
         listed = (_listed(index) for index in range(nvml.call("nvmlDeviceGetCount")))
         return version or "unknown", tuple(gpu for gpu in listed if gpu is not None)
     except NotMeasured as error:
@@ -291,7 +291,7 @@ def list_gpus() -> tuple[str, tuple[GpuName, ...]]:
         nvml.close()
 
 
-def or_none(read: Callable[[], T]) -> T | None:
+def _or_none(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except NotMeasured:
@@ -301,8 +301,8 @@ def or_none(read: Callable[[], T]) -> T | None:
 def _board(nvml: Nvml, handle: Any, uuid: str) -> tuple[Any, int | None]:
     if not uuid.startswith("MIG-"):
         return handle, None
-    instance = or_none(lambda: int(nvml.call("nvmlDeviceGetGpuInstanceId", handle)))
-    board = or_none(lambda: nvml.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle))
+    instance = _or_none(lambda: int(nvml.call("nvmlDeviceGetGpuInstanceId", handle)))
+    board = _or_none(lambda: nvml.call("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle))
     # Without an instance number, the activity of the whole board would be shown as the slice's.
     return (handle, None) if board is None or instance is None else (board, instance)
 
@@ -319,6 +319,6 @@ def _listed(index: int) -> GpuName | None:
 
 
 def _name(nvml: Nvml, board: object, handle: object, uuid: str) -> GpuName:
-    index = or_none(lambda: nvml.call("nvmlDeviceGetIndex", board))
-    name = or_none(lambda: nvml.call("nvmlDeviceGetName", handle))
+    index = _or_none(lambda: nvml.call("nvmlDeviceGetIndex", board))
+    name = _or_none(lambda: nvml.call("nvmlDeviceGetName", handle))
     return GpuName(index=-1 if index is None else index, uuid=uuid, name=name or "NVIDIA GPU")

@@ -112,7 +112,7 @@ class TraceDocument(msgspec.Struct, frozen=True):
     gpudash: msgspec.Raw = msgspec.Raw()
 
 
-class EventColumns:
+class _EventColumns:
     """Collects events in the order of the file; `trace` sorts them."""
 
     def __init__(self) -> None:
@@ -358,7 +358,7 @@ def _inside(sentence: str) -> str:
 def _read(
     path: Path, documents: Callable[[Iterator[bytes]], Iterator[TraceDocument | None]]
 ) -> Trace:
-    columns = EventColumns()
+    columns = _EventColumns()
     with open_input(path) as file:
         is_packed = file.peek(2)[:2] == b"\x1f\x8b"
         for document in documents(

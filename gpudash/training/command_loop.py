@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from ..instrument.life import OUTSIDE_BLOCKS, Life
 from ..instrument.memory_history import MemoryHistory
 from ..instrument.reporter import REPORT_EVERY_S, Reports
+from ..instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from ..protocol.commands import (
     AnyCommand,
     Blocks,
     Change,
+    CommandOrFigures,
     Figures,
     Memory,
     Pause,
@@ -23,7 +24,6 @@ from ..protocol.commands import (
     Rehearse,
     Resume,
     Stop,
-    Told,
 )
 from ..protocol.envelope import Event
 from ..protocol.records import Settings
@@ -41,7 +41,7 @@ from .wandb_run import LAST_S, WandbRun
 GONE = "the dashboard is gone"
 
 
-class DashboardLine(Protocol):
+class _DashboardLine(Protocol):
     """The connection to the dashboard."""
 
     gone: bool
@@ -50,7 +50,7 @@ class DashboardLine(Protocol):
     def send(self, event: Event) -> None:
         """Do not wait for the reader."""
 
-    def read(self) -> list[Told]: ...
+    def read(self) -> list[CommandOrFigures]: ...
 
     def wait(self, timeout_s: float) -> object: ...
 
@@ -60,8 +60,8 @@ class CommandLoop:
 
     def __init__(
         self,
-        line: DashboardLine,
-        life: Life,
+        line: _DashboardLine,
+        life: StateSender,
         training: CommandedTraining,
         reports: Reports,
         history: MemoryHistory,

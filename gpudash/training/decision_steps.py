@@ -45,7 +45,7 @@ class DecisionSteps:
     def __init__(self, training: CommandedTraining, blocks: BlockQueue) -> None:
         self._training = training
         self._blocks = blocks
-        self._paces = Paces()
+        self._paces = _Paces()
         self.block_at = 0
         """The step after which all ranks decide whether the block in progress is over."""
 
@@ -94,7 +94,7 @@ class DecisionSteps:
         return isinstance(command, FOR_ALL)
 
 
-class Paces:
+class _Paces:
     """Seconds a step takes, by the settings that blocks have run with."""
 
     def __init__(self) -> None:

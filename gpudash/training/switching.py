@@ -8,7 +8,7 @@ import math
 import time
 from typing import NamedTuple
 
-from ..instrument.life import OUTSIDE_BLOCKS, Life
+from ..instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from ..protocol.commands import Change
 from ..protocol.records import Settings
 from .block_queue import BlockQueue, difference
@@ -40,7 +40,7 @@ class Switching:
     def __init__(
         self,
         training: CommandedTraining,
-        life: Life,
+        life: StateSender,
         blocks: BlockQueue,
         decisions: DecisionSteps,
         wall_clock: WallClock,

@@ -6,10 +6,10 @@ from pathlib import Path
 from threading import get_native_id
 from typing import ClassVar
 
-from ..instrument.life import Life
 from ..instrument.memory_history import TRACED, MemoryHistory
 from ..instrument.profiler import NoProfile, Profiler
 from ..instrument.reporter import Reports
+from ..instrument.state_sender import StateSender
 from ..protocol.commands import Profile
 from ..protocol.inspections import Profiled
 from ..protocol.records import replace
@@ -101,7 +101,7 @@ class Profiling:
     def __init__(
         self,
         training: CommandedTraining,
-        life: Life,
+        life: StateSender,
         reports: Reports,
         history: MemoryHistory,
         replies: Replies,

@@ -148,14 +148,14 @@ def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
     if not themed or contrast(colour, background) < ink.contrast:
         colour = toned(colour, background, ink.contrast)
     if ink.printed_on:
-        return Style(colour, best_on(colour), bold=ink.bold)
+        return Style(colour, _best_on(colour), bold=ink.bold)
     return Style(foreground=colour, bold=ink.bold)
 
 
 @cache
 def toned(hue: Color, background: Color, ratio: float) -> Color:
     near, a, b = rgb_to_lab(background)[0], *rgb_to_lab(hue)[1:]
-    far = 100.0 if best_on(background) is WHITE else 0.0
+    far = 100.0 if _best_on(background) is WHITE else 0.0
     for _ in range(8):
         middle = (near + far) / 2
         if contrast(lab_to_rgb(Lab(middle, a, b)).clamped, background) < ratio:
@@ -165,7 +165,7 @@ def toned(hue: Color, background: Color, ratio: float) -> Color:
     return lab_to_rgb(Lab(far, a, b)).clamped
 
 
-def best_on(background: Color) -> Color:
+def _best_on(background: Color) -> Color:
     """Return black or white, whichever contrasts more: at least 4.58."""
     return max(WHITE, BLACK, key=lambda text: contrast(text, background))
 

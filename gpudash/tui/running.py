@@ -36,13 +36,13 @@ TRAINED_S = 5.0
 
 def run_dashboard(app: Dashboard) -> int:
     # a lambda, as reading `engine` opens it, and the first frame must not wait for that
-    leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
+    _leave_on_signals(app.leave_soon, lambda: app.control.engine.close())  # noqa: PLW0108  # above
     app.run()
     preferences.save(app.remembered()).join(SAVING_S)
     return app.return_code or 0
 
 
-def leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> None:
+def _leave_on_signals(leave: Callable[[], None], close: Callable[[], None]) -> None:
     """Call `leave` on SIGTERM, SIGQUIT and SIGHUP; it must return at once.
 
     If the process has not ended after `ENDING_S`, `close` is called on another thread, and the

@@ -120,7 +120,7 @@ class LiveView:
         self._ticks = Ticks(began_s)
         self._results = SettingsHistory()
         self._other_results: dict[str, SettingsHistory] = {}  # of other workloads
-        self._anew_s = 0.0  # when the present workload began
+        self._workload_began_s = 0.0  # when the present workload began
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._other_jobs: OtherJobs | None = None  # as read last
@@ -195,7 +195,7 @@ class LiveView:
             host=lead.host_now(),
             other_jobs=self._others_now(ended_s),
             series=self._ticks.series(),
-            markers=tuple(one for one in self._markers if one.at_s >= self._anew_s),
+            markers=tuple(one for one in self._markers if one.at_s >= self._workload_began_s),
             blocks=tuple(self._blocks),
             results=self._results.results(live=self._trains and not self._in_blocks),
             profiling=any(isinstance(one, Profile) for one in self._requests.values()),
@@ -211,9 +211,9 @@ class LiveView:
         )
         self._progress_of_start = sentence
         self._notice = ""  # shown beside the state, until the next change of state
-        self._passing = ("", 0.0)  # a notice that expires, and when
+        self._passing_notice = ("", 0.0)  # a notice that expires, and when
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
-        self._untried: Settings = {}  # the newest change, until a step of it has finished
+        self._untrained_settings: Settings = {}  # of the newest change, until its first step
         self._verdict = ""  # or why there is none; shown once the blocks are over
         self._requests: dict[int, AnyCommand] = {}  # not answered yet, in order
 
@@ -249,7 +249,7 @@ class LiveView:
         self._known.comparison = self._known.slowing = None
         self._known.code = self._known.rehearsed = None
         self._blocks.clear()
-        self._ticks, self._anew_s = Ticks(self._began_s), at_s - self._began_s
+        self._ticks, self._workload_began_s = Ticks(self._began_s), at_s - self._began_s
         self._other_results[self._known.workload] = self._results
         self._results = self._other_results.pop(workload, SettingsHistory())
 
@@ -364,7 +364,7 @@ class LiveView:
         assert process is not None, "it has started"
         if before.process is not None and before.process.pid != process.pid:
             self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
-        self._untried = {}
+        self._untrained_settings = {}
         known.steps_since_break = 0
         known.slowing = known.code = known.rehearsed = None
         known.workload, known.settings = state.workload, state.baseline or state.settings
@@ -415,7 +415,7 @@ class LiveView:
         if not changes:
             self._results.go_on(state.segment)
             return
-        self._known.settings, self._untried = state.settings, changes
+        self._known.settings, self._untrained_settings = state.settings, changes
         self._known.slowing = self._known.code = self._known.rehearsed = None
         self._mark(state.at_s, phrase(changes))
         self._results.change(state.segment, state.settings)
@@ -425,7 +425,7 @@ class LiveView:
         if event.kind == "no_profile":
             self._known.profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
-            self._passing = reason, self.ranks.lead.busy_since_s + PASSING_S
+            self._passing_notice = reason, self.ranks.lead.busy_since_s + PASSING_S
         if event.block is None:
             self._notice = reason
         elif not self._is_slowing:  # it shows why a part is not slowed
@@ -433,11 +433,13 @@ class LiveView:
 
     def _progress(self, own: Progress) -> None:
         report = self.ranks.of_all(own)
-        busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing
+        busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing_notice
         if self._notice == passing and report.until_s > until_s:
             self._notice = ""
-        if self._untried and any(one.segment >= self._state.segment for one in report.steps):
-            self._untried = {}
+        if self._untrained_settings and any(
+            one.segment >= self._state.segment for one in report.steps
+        ):
+            self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
         for step, of_rank in zip(report.steps, own.steps, strict=True):
             self._ticks.step(step)
@@ -519,12 +521,12 @@ class LiveView:
 
     def _first_step(self, now_s: float) -> str:
         """Name the settings that the worker tries: the newest request may be for others."""
-        if not self._untried or self._stands or self._in_blocks:
+        if not self._untrained_settings or self._stands or self._in_blocks:
             return ""
         for_s = now_s - max(self.ranks.lead.busy_since_s, self._state.at_s)
         if for_s < STALL_S:
             return ""
-        tried = ", ".join(f"{name} {value}" for name, value in self._untried.items())
+        tried = ", ".join(f"{name} {value}" for name, value in self._untrained_settings.items())
         return f"first step with {tried}: {for_s:.0f} s so far"
 
     def _quiet_s(self, now_s: float) -> float | None:

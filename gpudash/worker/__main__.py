@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpudash.imports import without_collecting
-from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
+from gpudash.instrument.state_sender import StateSender
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import (
     Ability,
@@ -71,14 +71,14 @@ def work(
     plan: Plan,
     events: EventPipe,
     build: Callable[[Plan, EventPipe], tuple["Training", TrainingProcess]],
-    train: Callable[["Training", Plan, Life], None],
+    train: Callable[["Training", Plan, StateSender], None],
 ) -> int:
     training = None
     try:
         events.send(Hello(can=CAN, pid=os.getpid()))
         events.send(Status(text="loading torch"))
         training, process = build(plan, events)
-        train(training, plan, Life(ready(training, plan, process), events.send))
+        train(training, plan, StateSender(ready(training, plan, process), events.send))
     except ParentGone:
         return 1
     except (Exception, SystemExit) as error:  # noqa: BLE001  # every failure is reported
@@ -152,7 +152,7 @@ def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
     )
 
 
-def train(training: "Training", plan: Plan, life: Life, commands: CommandPipe) -> None:
+def train(training: "Training", plan: Plan, life: StateSender, commands: CommandPipe) -> None:
     from gpudash.worker.loop import Loop  # noqa: PLC0415  # imports torch
 
     with closing(training):

@@ -8,9 +8,9 @@ that it names.
 import time
 from collections.abc import Callable
 
-from gpudash.instrument.life import OUTSIDE_BLOCKS, Life
 from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
+from gpudash.instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from gpudash.protocol.commands import Plan
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.commanded import OutOfMemory
@@ -45,7 +45,9 @@ class _Pipes:
 class Loop:
     """Steps a training until its plan is fulfilled or a Stop arrives."""
 
-    def __init__(self, training: Training, plan: Plan, commands: CommandPipe, life: Life) -> None:
+    def __init__(
+        self, training: Training, plan: Plan, commands: CommandPipe, life: StateSender
+    ) -> None:
         self._life = life
         self.training = WorkloadTraining(training, plan, life.send)
         self._plan = plan

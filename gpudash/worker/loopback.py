@@ -19,7 +19,7 @@ BACKEND = "loopback"
 ADDRESS = "127.0.0.1"
 
 
-class Loopback(RendezvousHandler):
+class _Loopback(RendezvousHandler):
     """The rendezvous of one machine and one torchrun: it waits for no other node."""
 
     def __init__(self, run_id: str) -> None:
@@ -62,7 +62,7 @@ class Loopback(RendezvousHandler):
 
 
 def register() -> None:
-    def made(parameters: RendezvousParameters) -> Loopback:
-        return Loopback(parameters.run_id)
+    def made(parameters: RendezvousParameters) -> _Loopback:
+        return _Loopback(parameters.run_id)
 
     rendezvous_handler_registry.register(BACKEND, made)

@@ -11,7 +11,7 @@ COMMUNICATION = "communication"
 
 
 def phases(prepares: str = "prepare", train: tuple[str, ...] = TRAIN) -> tuple[Phase, ...]:
-    """`prepares` is the workload's label for `prepare`."""
+    """Label `prepare` with the workload's own word."""
     label = {"prepare": prepares}
     return (
         *(Phase(name=name, label=label.get(name, name), lane="prepare") for name in PREPARE),

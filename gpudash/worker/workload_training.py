@@ -41,7 +41,7 @@ from workloads.own.loading import failure
 from workloads.training import Training
 
 
-class MemoryNeeds:
+class _MemoryNeeds:
     """The needs of one training, by batch size for equal other settings."""
 
     def __init__(self, device: torch.device) -> None:
@@ -77,7 +77,7 @@ WATCHED_STEPS = 2
 second one has all that a step needs."""
 
 
-class WorkloadLevers:
+class _WorkloadLevers:
     """The levers of a workload."""
 
     def __init__(self, training: Training, workload: str) -> None:
@@ -139,7 +139,7 @@ class WorkloadTraining(CommandedTraining):
         super().__init__()
         self._training = training
         self._world_size = plan.nproc
-        self.levers = WorkloadLevers(training, plan.workload)
+        self.levers = _WorkloadLevers(training, plan.workload)
         self.requested = plan.settings
         self.slowing = Slowing(training.device)
         phases = phases_of_ranks() if self.is_shared else PHASES
@@ -156,7 +156,7 @@ class WorkloadTraining(CommandedTraining):
         self.reports.on_newest = self._note
         self.history = MemoryHistory(training.device, training.owned, send)
         self.history.watch(WATCHED_STEPS)
-        self.needs = MemoryNeeds(training.device)
+        self.needs = _MemoryNeeds(training.device)
         self.is_measured = True
         """Whether steps are measured; False: only trained."""
         self.enough: float = MIN_AHEAD

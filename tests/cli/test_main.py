@@ -150,7 +150,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
         process.send_signal(number)
     *earlier, last = process.stderr
     assert process.wait() == 0
-    said = r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv(; limited by .+)?\n"
+    said = r"interrupted after \d+ steps, [0-9.]+ steps/s; recorded to run\.csv(; .+)?\n"
     assert re.fullmatch(said, last)
     assert not any("finished" in line for line in earlier)
     assert not list(short_path.glob("gpudash-*"))

@@ -42,7 +42,7 @@ def test_a_recording_is_read_without_a_pipe_in_the_place_of_its_json(private, ca
     (private / "run.jsonl").unlink()
     (private / "run.json").unlink()
     os.mkfifo("run.json")
-    assert main(["export", "run.csv", "-o", "again.csv"]) == 0
+    assert main(["export", "run.csv", "-o", "again.jsonl"]) == 0
     assert capsys.readouterr().err == ""
 
 

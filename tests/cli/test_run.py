@@ -15,7 +15,7 @@ import pytest
 
 from gpudash.cli import attach, headless_script
 from gpudash.cli.attach import choose
-from gpudash.cli.dashboard import Left
+from gpudash.cli.dashboard import ScreenResult
 from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.main import main
 from gpudash.errors import UsageError
@@ -586,7 +586,7 @@ def test_a_run_of_another_node_is_named(monkeypatch):
 def attached_to(monkeypatch):
     """Return a function that attaches to a script's training; it returns gpudash's exit code."""
     run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
-    left = Left(0, Snapshot(workload="train.py"))
+    left = ScreenResult(0, Snapshot(workload="train.py"))
     script = {"name": "train.py", "last_lines": (), "prints_to": "", "close": lambda: None}
     script["how_it_ended"] = lambda: "the terminal is gone"
 

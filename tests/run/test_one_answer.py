@@ -108,12 +108,11 @@ def test_report_and_last_line_have_the_same_limits_with_the_same_shares(recorded
     assert capsys.readouterr().err.splitlines()[-1].endswith(f"recorded to run.csv; {main}")
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_of_a_recording_without_answers_replay_and_report_name_the_same(recorded, tmp_path, suffix):
-    """Older ones have none, nor has a CSV alone: they are found as in a training."""
+def test_of_a_recording_without_answers_replay_and_report_name_the_same(recorded, tmp_path):
+    """Older ones have none: they are found as in a training."""
     path, shown, session = recorded
-    old = tmp_path / f"old{suffix}"
-    lines = path.with_suffix(suffix).read_bytes().splitlines(keepends=True)
+    old = tmp_path / "old.jsonl"
+    lines = path.with_suffix(".jsonl").read_bytes().splitlines(keepends=True)
     old.write_bytes(b"".join(line for line in lines if b"AnswerShown" not in line))
     run, again = replayed(old), Replayed(old)
     for at_s in range(int(BEGAN_S) + 3, int(max(shown)), 8):  # as at a high speed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpudash.script.interruptions import Asides
+from gpudash.script.interruptions import Interruptions
 
 EVALUATED = "<held >held <train! trains learns |"
 ACTS = "learns | calls"
@@ -38,7 +38,7 @@ step's end; `?` asks whether a loader is trained on. `!` stands behind what begi
 
 @pytest.mark.parametrize(("events", "why"), CASES.values(), ids=CASES)
 def test_what_begins_an_aside_and_which(events, why):
-    asides = Asides()
+    asides = Interruptions()
     of_loader = {"<": asides.fetches, ">": asides.exhausts, "?": asides.is_trained_on}
     for event in f"<train learns | {events}".split():
         name = event.removesuffix("!").replace("|", "border")

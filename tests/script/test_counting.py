@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpudash.script.counting import Counting, count_backward, count_batches, count_steps
-from gpudash.script.step_counts import Tally
+from gpudash.script.step_counts import StepCounts
 
 
 class Loader:
@@ -24,7 +24,7 @@ class Tracker:
     """Notes what is left to the tracker."""
 
     def __init__(self, *, border_at=0, due_s=float("inf"), keeps_loss=True):
-        self.counting, self.tally, self.loader = Counting(), Tally(), Loader()
+        self.counting, self.tally, self.loader = Counting(), StepCounts(), Loader()
         self.counting.steps = 10
         self.counting.begin(
             self.tally,
@@ -122,7 +122,7 @@ def test_steps_that_were_closed_during_a_wait_do_not_get_it():
     advance = tracker._advance
 
     def closes(loader):
-        tracker.counting.begin(Tally(), thread=get_ident(), iterator=weakref.ref(loader))
+        tracker.counting.begin(StepCounts(), thread=get_ident(), iterator=weakref.ref(loader))
         return advance(loader)
 
     tracker.loader.batch = [torch.ones(2)]

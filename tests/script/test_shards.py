@@ -6,7 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from torch import nn, zeros
 
-from gpudash.instrument.collectives import MIB, CollectiveTimes, Moved
+from gpudash.instrument.collectives import MIB, BytesMoved, CollectiveTimes
 from gpudash.script.gradient_sync import GradientSync
 from gpudash.script.shards import PARAM_GROUP, hook_collectives
 from tests.script import shards
@@ -171,21 +171,21 @@ def hooked(torchs):
 def test_a_gather_is_reported_and_its_result_returned(hooked):
     place, recorder = hooked()
     assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
-    assert recorder.moved == [[Moved(1.0, 3.0)]]
+    assert recorder.moved == [[BytesMoved(1.0, 3.0)]]
 
 
 def test_the_borders_of_a_gather_are_right_beside_its_call(hooked):
     place, recorder = hooked(is_timed=True)
     place.foreach_all_gather([], Group(), all_gather_comm=Comm(recorder.happened))
     assert recorder.happened == ["allocate", "border", "collective", "border"]
-    assert recorder.moved == [[Moved(1.0, 3.0)]]
+    assert recorder.moved == [[BytesMoved(1.0, 3.0)]]
 
 
 def test_an_all_reduce_ends_where_torch_calls_a_hook_behind_it(hooked):
     place, recorder = hooked(is_timed=True)
     place.foreach_reduce([], Group(), Comm(recorder.happened), Group(), True, None)
     assert recorder.happened == ["border", "collective", "border", "border"]
-    assert recorder.moved == [[Moved(1.0, 0.75), Moved(0.25, 0.375)]]
+    assert recorder.moved == [[BytesMoved(1.0, 0.75), BytesMoved(0.25, 0.375)]]
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,9 @@ class FullyShardedDataParallel(nn.Linear):
 @pytest.mark.parametrize(
     ("kinds", "moved", "put_in"),
     [
-        ([FSDPModule], Moved(1.0, 3.0), 1.0),
+        ([FSDPModule], BytesMoved(1.0, 3.0), 1.0),
         ([FSDPModule], None, None),  # the step was not measured
-        ([FSDPModule, FullyShardedDataParallel], Moved(1.0, 3.0), None),
+        ([FSDPModule, FullyShardedDataParallel], BytesMoved(1.0, 3.0), None),
     ],
 )
 def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(

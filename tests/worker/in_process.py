@@ -9,8 +9,8 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from gpudash.instrument.life import Life
 from gpudash.instrument.pipes import CommandPipe, Sent
+from gpudash.instrument.state_sender import StateSender
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.protocol.commands import Command, Plan, Stop
 from gpudash.protocol.envelope import Envelope, Event
@@ -136,7 +136,7 @@ class Run:
         plan = plan or Plan(workload="fake", settings={}, duration_s=PATIENCE_S)
         process = of_process(Device(kind="cpu", name="CPU"), ())
         first = ready(self.training, plan, process)
-        self._life = Life(first, self._receive)
+        self._life = StateSender(first, self._receive)
         self._react = react
         self._loop = Loop(self.training, plan, CommandPipe(reading), self._life)
 

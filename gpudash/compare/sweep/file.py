@@ -133,7 +133,7 @@ class SweepFile:
         self._hidden = False
         """Whether the file to replace still exists: nothing has been measured yet."""
         if resume:
-            earlier = read_provenance(path, "resume")
+            earlier = _read_provenance(path, "resume")
             if not earlier.agrees_with(provenance):
                 raise UsageError(
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
@@ -274,7 +274,7 @@ def _row(cells: dict[str, str]) -> BlockRow:
     return row
 
 
-def read_provenance(path: Path, verb: str = "read") -> Provenance:
+def _read_provenance(path: Path, verb: str = "read") -> Provenance:
     """May raise UsageError."""
     beside = path_beside(path)
     try:

@@ -130,9 +130,9 @@ class Search:
         self._pairs: list[tuple[float, float]] = []
         self._orders: list[Order] = []
         self.spent_s = 0.0
-        """Seconds of training so far; whoever runs the rounds sets it."""
+        """Seconds of training so far; the experiment sets it."""
         self.compiled_s = 0.0
-        """Seconds of compiling so far, likewise."""
+        """Seconds of compiling so far; the experiment sets it."""
         self._tried: dict[tuple[frozenset[tuple[str, str]], ...], Tried] = {}
         self._races = 0
         self.passes = 0

@@ -43,7 +43,7 @@ class StepPart(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it may be hidden: it runs beside the training, on its own stream."""
 
 
-class Spent(NamedTuple):
+class _Spent(NamedTuple):
     """The step time by part, in ms."""
 
     shown: tuple[float, ...]
@@ -85,13 +85,13 @@ def spent(
     overlap_ms: float | None,
     data_ms: float | None,
     *phases_ms: float | None,
-) -> Spent | None:
+) -> _Spent | None:
     """Count the wait for data only where no phase covers it, as a host that is ahead may wait."""
     if step_ms is None:
         return None
     if all(ms is None for ms in phases_ms):  # no phase is known
         nothing = (0.0,) * (len(phases_ms) + 1)
-        return Spent((*nothing, step_ms, 0.0), (*nothing, 0.0, 0.0))
+        return _Spent((*nothing, step_ms, 0.0), (*nothing, 0.0, 0.0))
     phases = [(part.hides, ms or 0.0) for part, ms in zip(parts[1:], phases_ms, strict=False)]
     prepared_ms = sum(ms for hides, ms in phases if hides)
     share = min((overlap_ms or 0.0) / prepared_ms, 1.0) if prepared_ms > 0 else 0.0
@@ -99,7 +99,7 @@ def spent(
     shown_ms = [ms - under for (_, ms), under in zip(phases, hidden_ms, strict=True)]
     rest_ms = max(step_ms - sum(shown_ms), 0.0)
     waited_ms = min(data_ms or 0.0, rest_ms)
-    return Spent((waited_ms, *shown_ms, 0.0, rest_ms - waited_ms), (0.0, *hidden_ms, 0.0, 0.0))
+    return _Spent((waited_ms, *shown_ms, 0.0, rest_ms - waited_ms), (0.0, *hidden_ms, 0.0, 0.0))
 
 
 def columns_of(
@@ -159,7 +159,7 @@ def top_ms(
     return nice_ceiling(max(p95_ms, now_ms or 0.0))
 
 
-def column_of(inks: Sequence[str], step: Spent, top: float, rows: int) -> Column:
+def column_of(inks: Sequence[str], step: _Spent, top: float, rows: int) -> Column:
     """Cut the parts at the top; rounding one part does not move the others."""
     eighths, parts = rows * EIGHTHS, []
     reached_ms, height = 0.0, 0
@@ -197,7 +197,7 @@ def _block(inside: Column) -> ColumnCell:
     return BLOCKS[level], f"{lower}/{upper}"
 
 
-def legend(parts: Sequence[StepPart], step: Spent, width: int) -> list[Cell]:
+def legend(parts: Sequence[StepPart], step: _Spent, width: int) -> list[Cell]:
     """Choose the longest form that fits; if none does, leave out the smallest parts."""
     least_ms = UNNAMED * sum(step.shown)
     longest_first = sorted(step.shown, reverse=True)

@@ -74,7 +74,7 @@ class AnswerStrip(Panel):
         now = (
             shown,
             start_stages(snapshot) if starting else (),
-            start_hints(snapshot) if starting else (),
+            _start_hints(snapshot) if starting else (),
             f"about {last_s:.0f} s here last time" if is_known else "",
             tuple(_rates(snapshot)),
             why_not("blocks", snapshot) is None,
@@ -204,7 +204,7 @@ class AnswerStrip(Panel):
         line = THIN * max(width - cell_len(head) - 4, 0)
         yield ((f" {THIN} ", "border"), (head, "dim"), (f" {line}", "border"))
         name_width = min(max((cell_len(one.name) for one in shown.lanes), default=0), NAME_WIDTH)
-        texts = [rest_text(one, step_ms) for one in shown.lanes]
+        texts = [_rest_text(one, step_ms) for one in shown.lanes]
         room = width - name_width - 4 - max(map(cell_len, texts), default=0)
         if room < LEAST_BAR:
             texts = [""] * len(texts)
@@ -270,7 +270,7 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
+def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     """Return lines of clauses: what can be done before the first step, and requested levers."""
     if is_script(snapshot):
         script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
@@ -296,7 +296,7 @@ def _stage(snapshot: Snapshot) -> str:
     return "torch" if "torch" in status else "model" if "building" in status else "worker"
 
 
-def rest_text(lane: Lane, step_ms: float) -> str:
+def _rest_text(lane: Lane, step_ms: float) -> str:
     """Return the rest of the step in a lane as text; empty below 0.5 % of the step."""
     ms = fmt.milliseconds(lane.rest_ms)
     return f"{ms} {lane.rest}" if lane.rest_ms >= 0.005 * step_ms else ""

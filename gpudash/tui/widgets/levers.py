@@ -36,7 +36,7 @@ EFFECTS: dict[Effect, str] = {
 }
 
 
-class LedgerColumns(NamedTuple):
+class _LedgerColumns(NamedTuple):
     """The widths of the columns; 0 for one without room."""
 
     name: int
@@ -164,7 +164,7 @@ class LeverPanel(Panel, Scrolled):
         if shown < height:
             yield from self._explanation(width, height - shown)
 
-    def _line(self, index: int, width: int, columns: LedgerColumns, more: str) -> Parts:
+    def _line(self, index: int, width: int, columns: _LedgerColumns, more: str) -> Parts:
         one, is_chosen = self._ledger[index], index == self._cursor
         is_fixed = one.standing is Standing.FIXED or bool(self._why_not and not one.is_running)
         ink = "dim" if one.standing >= Standing.MINOR or is_fixed else "text"
@@ -217,7 +217,7 @@ class LeverPanel(Panel, Scrolled):
             yield ((" " * indent + line, "dim"), (tail, "faint"))
 
 
-def _columns(rows: Sequence[LedgerRow], width: int) -> LedgerColumns:
+def _columns(rows: Sequence[LedgerRow], width: int) -> _LedgerColumns:
     """Without room the axis goes, then the state joins the figure."""
     room = max(width - 3, 0)
     names = max((cell_len(one.row.lever.name) for one in rows), default=LEAST_NAME)
@@ -228,7 +228,7 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> LedgerColumns:
     state = STATE if width >= STATE_FROM else 0
     worth = min(WORTH, max(room - name - change - state, 0))
     bar = room - name - change - worth - state - 1
-    return LedgerColumns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
+    return _LedgerColumns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
 
 
 def _change(one: LedgerRow, width: int, ink: str) -> Parts:

@@ -217,7 +217,7 @@ class Pane(Panel, Scrolled):
             ink = "text" if self.tab == "output" else "dim"
             yield from log_rows(lines, last, width, height, ink)
         elif self.tab == "profile":
-            yield ((f" {profile_line(self._snapshot)}", "dim"),)
+            yield ((f" {_profile_line(self._snapshot)}", "dim"),)
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
 
@@ -317,7 +317,7 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
         *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
-        *(can, profile_line(snapshot), _active(snapshot)),
+        *(can, _profile_line(snapshot), _active(snapshot)),
     )
 
 
@@ -327,7 +327,7 @@ def _active(snapshot: Snapshot) -> str:
     return snapshot.pending.get(lever, snapshot.settings.get(lever, ""))
 
 
-def profile_line(snapshot: Snapshot) -> str:
+def _profile_line(snapshot: Snapshot) -> str:
     profile, key = snapshot.profile, key_for("timeline")
     if profile is not None:
         last = profile.first_step + profile.steps - 1

@@ -74,12 +74,12 @@ class Activity(TimePanel):
         series, view = self._snapshot.series, self.view
         if self._is_compact(width, height):
             half = width // 2
-            steps = reading_rows(_of_steps(self._snapshot), series, view, half)
-            others = reading_rows(self._fitting(width, height), series, view, width - half)
+            steps = _reading_rows(_of_steps(self._snapshot), series, view, half)
+            others = _reading_rows(self._fitting(width, height), series, view, width - half)
             yield from beside(steps, others, half)
             return
         fitting = self._fitting(width, height)
-        yield from reading_rows(fitting, series, view, width)
+        yield from _reading_rows(fitting, series, view, width)
         if self._has_curve(height - len(self._why(width, height))):
             yield from self._curve(width, LEAST_ROWS)
 
@@ -142,7 +142,7 @@ def no_gpu(snapshot: Snapshot) -> str:
     return f"no GPU is read: {fmt.plain(snapshot.gpu_missing)}"
 
 
-def reading_rows(
+def _reading_rows(
     shown: Sequence[ShownReading], series: Series, view: TimeView, width: int
 ) -> Iterator[Parts]:
     label_width, columns = _layout(shown, width)
@@ -255,7 +255,9 @@ def _loader(snapshot: Snapshot) -> Iterator[DeviceLine]:
 
 
 def _column(lines: Sequence[DeviceLine], series: Series, width: int) -> Iterator[Parts]:
-    rows = reading_rows([one for one in lines if isinstance(one, ShownReading)], series, NOW, width)
+    rows = _reading_rows(
+        [one for one in lines if isinstance(one, ShownReading)], series, NOW, width
+    )
     for line in lines:
         if isinstance(line, ShownReading):
             yield next(rows)

@@ -88,7 +88,7 @@ def places(view: TraceView, width: int, height: int) -> Places:
     return Places(gutter, columns, all_steps, borders, lanes, details, summary, has_shares)
 
 
-def rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
+def _rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
     """Return the visible rows: of each host thread as many call depths as fit."""
     if len(rows) <= height:
         return list(range(len(rows)))
@@ -121,7 +121,7 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
         yield *rule("step", where.gutter), *steps, ("─" * SHARE * where.has_shares, "border")
     yield ((" " * where.gutter, "dim"), *ruler(span, where.columns, view.at_us))
     event = view.event(cell_us)
-    shown = rows_in_sight(view.timeline.rows, view.lane, where.lanes)
+    shown = _rows_in_sight(view.timeline.rows, view.lane, where.lanes)
     for number in shown:
         row, here = view.timeline.rows[number], number == view.lane
         cells = cells_of(row, span.begin_us, span.end_us, where.columns)
@@ -336,7 +336,7 @@ class Lanes(Painted):
         if pressed is None or self._dragged:
             return
         where = self._places
-        shown = rows_in_sight(self.view.timeline.rows, self.view.lane, where.lanes)
+        shown = _rows_in_sight(self.view.timeline.rows, self.view.lane, where.lanes)
         number = event.y - where.above
         if event.y < where.all_steps:
             self.show(self.view.at(self.time_at(event.x, span_of(self.view.span.whole_us))))

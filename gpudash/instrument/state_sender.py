@@ -11,7 +11,7 @@ OUTSIDE_BLOCKS: dict[str, Any] = {"run": None, "block": None, "baseline": {}}
 """The fields of a state outside of a run of blocks."""
 
 
-class Life:
+class StateSender:
     """Holds the newest state of the training, and sends every change of it."""
 
     def __init__(self, state: State, send: Callable[[Sent], None]) -> None:
