@@ -218,7 +218,8 @@ def _of_workload(arguments: argparse.Namespace) -> int:
         failure = session.failure
         if failure is not None and tune.tuning is None:
             return complain_of_failure(failure)
-    ended = failure.sentence if failure is not None else "the training ended first"
+    known = (failure and failure.sentence) or (tune.tuning and tune.tuning.failure)
+    ended = known or "the training ended first"
     code = conclude(tune, news.snapshot, arguments, tune.failure or ended, interrupted=interrupted)
     return code if failure is None or tune.is_whole else Exit.FAILED
 
@@ -275,7 +276,7 @@ def conclude(
         say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
-    why = "interrupted" if interrupted else tuning.failure or ended
+    why = "interrupted" if interrupted else ended if tuning.cut_short else tuning.failure
     if tuning.verdict is None:
         complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED
