@@ -1,4 +1,4 @@
-"""Numbers as short text: `–` for what was not measured, and for NaN and infinity."""
+"""Short texts: numbers, `–` for what was not measured, NaN and infinity; plain and ASCII text."""
 
 import math
 import re

@@ -12,7 +12,7 @@ from pathlib import Path
 
 ENVIRONMENT = "_GPUDASH_RUN"
 """The environment variable with the directory's path. What gpudash's processes tell each other
-begins with an underscore, and a user's settings with `GPUDASH_`: neither is taken for the other."""
+begins with an underscore, and what a user sets with `GPUDASH_`: neither is taken for the other."""
 PREFIX = "gpudash-run-"
 """Prefix of the directories' names; the rest cannot be guessed."""
 FOLDER = "GPUDASH_RUN_DIR"

@@ -8,11 +8,12 @@ file, the user's file, the default. The project's file is the nearest
 The key of a setting is its path in a file:
 
     device, workload, interval, rate, ascii,    the options of these names
-    price
+    color, price
     batch_size, pipelined, seed                 the levers of these names, as options set them
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
     ab.pairs, ab.within, replay.speed,          options of one verb
-    sweep.rounds, sweep.steps, tune.budget
+    sweep.rounds, sweep.steps, tune.budget,
+    why.seconds
     theme, pane                                 the dashboard's colours and first tab
     profiles.NAME.KEY                           any of these, where the profile is chosen
 

@@ -1,4 +1,7 @@
-"""`gpudash info`: print versions, folders and settings with their origin. Imports no torch."""
+"""`gpudash info`: print versions, folders and settings with their origin. Imports no torch.
+
+`welcome` is what `gpudash` alone prints where its own environment has no torch.
+"""
 
 import argparse
 import platform

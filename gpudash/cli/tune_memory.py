@@ -1,4 +1,4 @@
-"""What earlier tunes have found, in the user's cache: a second one needs its proof alone."""
+"""What tunes leave: findings, with which a second one needs its proof alone; a `--save` profile."""
 
 import re
 import tomllib

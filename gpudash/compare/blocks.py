@@ -1,4 +1,7 @@
-"""Fold a worker's records into the result of each block. No I/O, no clock."""
+"""Fold a worker's records into the result of each block. No I/O, no clock.
+
+The usual numbers of pairs, rounds and steps stand here too.
+"""
 
 from collections import deque
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Energy of a sample under each of two settings. The sensor's own error cancels in their ratio."""
+"""Energy and money of a sample under two settings. The sensor's error cancels in their ratio."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import expm1, floor, fsum, hypot, log, log10, sqrt

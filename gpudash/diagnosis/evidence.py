@@ -1,4 +1,4 @@
-"""State the measurements behind a limit as clauses, the most important first."""
+"""State what is measured behind a limit as clauses, the most important first; collectives too."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping

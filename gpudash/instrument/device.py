@@ -1,4 +1,4 @@
-"""The training device: its name, its software, and torch's caching allocator on it."""
+"""The training device: its name, its software, torch's caching allocator, the cost of pinning."""
 
 import mmap
 import os

@@ -4,6 +4,8 @@ A dispatch mode sees each operator below autograd and autocast, and adds the flo
 formula. torch's `FlopCounterMode` would also hook all modules, and would not see Triton kernels
 without a formula. The mode is part of `at::ThreadLocalState`, which autograd's thread takes from
 the graph task, so the backward pass on a GPU is seen too.
+
+`begin_measuring` finds what the device reaches at its best, by large products and a copy.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What gpudash has replaced in torch, so that all of it can be put back."""
+"""What gpudash has replaced in torch, to be put back; which of ours torch leaves uncompiled."""
 
 import os
 import weakref

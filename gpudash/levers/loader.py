@@ -4,6 +4,7 @@ Batches, their order and the script's random numbers stay the same: a new iterat
 the old one's. Limits: a dataset that draws random numbers gets others in a worker. A sampler that
 draws from the script's generator draws earlier if more is prefetched. A dataset new to workers is
 tried with one batch; a later failure is the same as with that `num_workers` in the script.
+No more is offered than shared memory has room for: where it is full, a worker dies.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Exchange lines over a connection, without blocking and with bounded buffers."""
+"""Exchange lines, or ask a process for its stack, without blocking and with bounded buffers."""
 
 import socket
 from collections.abc import Callable

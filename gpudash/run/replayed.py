@@ -45,7 +45,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) -> Replayed:
-    """Prefer the log beside a CSV; `tell` gets the share read so far. Raises UsageError."""
+    """Read the log, or that beside a CSV; `tell` gets the share read so far. Raises UsageError."""
     clock = count(step=2 * LATE_S)  # each look is late enough to count the file as complete
     replay = Replay(path, Player(now=lambda: float(next(clock))))
     replay.player.seek_end()

@@ -1,4 +1,4 @@
-"""Define the sources from which a session reads, and to which it sends commands."""
+"""Define sources, which a session reads and sends commands to; the queue of requests to it."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Ask training processes where they are; see `instrument.stack_server`."""
+"""Ask training processes where they are while no step finishes; see `instrument.stack_server`."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence

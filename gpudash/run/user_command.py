@@ -1,4 +1,4 @@
-"""Parse the user's command: what is run, by which Python, in which environment."""
+"""Parse the user's command: what is run, by which Python, where; how to look in from elsewhere."""
 
 import os
 import platform

@@ -2,7 +2,8 @@
 
 Nothing here waits for the worker, except `close` for a killed one. Only the thread that consumes
 the events calls the methods. `WorkerProcess` itself is created on the main thread, because the
-kernel kills the child when the thread that started it ends.
+kernel kills the child when the thread that started it ends. `find` has a child describe a workload
+of the user's, whose code is never imported here.
 """
 
 import codecs

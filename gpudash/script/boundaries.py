@@ -5,6 +5,8 @@ step on one batch, as some generators do. The step before ended where its last o
 is known too late to act there. So the end is predicted: a step is over once every optimizer that is
 due has stepped. How often one steps follows from its last two steps. If a prediction was wrong, the
 number of steps is still right.
+
+`Mode` says how the step in progress is measured.
 """
 
 from collections.abc import Hashable

@@ -4,6 +4,8 @@ What lies behind a call is known late. Between the forward and the backward pass
 computed, which belongs to the forward pass. Before another pass over the same model comes the
 script's own code, such as an environment's step. So the code behind a call is marked as the
 script's own, until the next event shows what it was.
+
+`Observer` is who receives what the tracker finds.
 """
 
 from collections.abc import Hashable

@@ -1,6 +1,7 @@
 """One GPU, read on threads that share nothing, so a call that hangs holds up no other reading.
 
-A connection that failed is closed, and the GPU is looked up again by its UUID.
+A connection that failed is closed, and the GPU is looked up again by its UUID. `ticks` gives
+threads that read a steady pace.
 """
 
 import math

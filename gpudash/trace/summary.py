@@ -1,4 +1,7 @@
-"""Define the summary of a trace, without numpy. Times are means for one step, in milliseconds."""
+"""Define the summary of a trace, and what changed between two, without numpy.
+
+Times are means for one step, in milliseconds.
+"""
 
 from typing import Literal, TypeAlias, get_args
 

@@ -1,4 +1,7 @@
-"""A training as the loop sees it, in what outlasts a dashboard: settings, segment, steps, votes."""
+"""A training as the loop sees it, in what outlasts a dashboard: settings, segment, steps, votes.
+
+`Levers` is what the loop needs of its levers. `Replies` tells the dashboard what is refused.
+"""
 
 import os
 import time

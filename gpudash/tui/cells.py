@@ -1,4 +1,4 @@
-"""Pieces of text side by side: the rows of all widgets, and cells for bars and borders."""
+"""Pieces of text side by side: the rows of all widgets, cells for bars and borders, scrolling."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest

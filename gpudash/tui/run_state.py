@@ -1,4 +1,7 @@
-"""The run as the screen knows it: engine, newest snapshot, and requests without an answer."""
+"""The run as the screen knows it: engine, newest snapshot, and requests without an answer.
+
+`Quiet` lets what is measured change on screen at most every two seconds.
+"""
 
 from collections.abc import Callable
 from functools import cached_property

@@ -1,7 +1,8 @@
 """Fold a run's events and samples into the snapshot that a screen shows.
 
 Neither its memory nor the cost of a snapshot grows with the run. It reads no clock: callers pass
-`now_s`. What each rank tells is folded in `ranks/`.
+`now_s`. What each rank tells is folded in `ranks/`. Owners of device memory are worded
+here too.
 """
 
 from collections import deque

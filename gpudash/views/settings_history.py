@@ -2,7 +2,8 @@
 
 Warm-up steps after a start, a change or a pause are left out. A rate is the number of steps over
 the sum of their durations, which contain neither pauses nor lever changes. A row without counted
-steps is dropped when the next one begins.
+steps is dropped when the next one begins. `Metered` has a setting's energy, by readings once a
+second.
 """
 
 from collections import deque

@@ -1,4 +1,7 @@
-"""A workload as the loop that obeys sees it: a script whose levers are richer."""
+"""A workload as the loop that obeys sees it: a script whose levers are richer.
+
+It keeps what memory settings needed, which explains why others do not fit.
+"""
 
 import time
 import traceback
