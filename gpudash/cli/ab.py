@@ -12,7 +12,7 @@ from gpudash.cli.options import (
     percent,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.compare.blocks import PAIRS, PAIRS_OF_A_START
+from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.errors import Exit
 
 MOST_STARTS = 100

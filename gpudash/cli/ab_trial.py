@@ -13,8 +13,8 @@ from gpudash.cli.measured_script import MeasuredScript
 from gpudash.cli.plan import check_with_command, compared_values, make_plan
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.blocks import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.energy import Costs, costs, worth_lines
+from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError

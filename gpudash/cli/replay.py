@@ -7,7 +7,7 @@ from gpudash.cli.options import add_file, add_number, add_price, add_screen_opti
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import on_terminal
 from gpudash.errors import UsageError
-from gpudash.run.replay import SPEEDS
+from gpudash.run.speeds import SPEEDS
 
 
 def add_arguments(parser: Parser) -> None:

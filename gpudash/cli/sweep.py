@@ -11,7 +11,7 @@ from gpudash.cli.options import (
     wholes,
 )
 from gpudash.cli.parser import Parser, Verb
-from gpudash.compare.blocks import ROUNDS
+from gpudash.compare.lengths import ROUNDS
 from gpudash.compare.sweep.presets import ON_GPU
 from gpudash.errors import Exit
 

@@ -11,7 +11,8 @@ import msgspec
 
 from gpudash.compare import energy, meter
 from gpudash.compare.block_trial import BlockTrial, block_of
-from gpudash.compare.blocks import FEWEST_PAIRS, PAIRS, MeasuredBlock, NotRun, Outcome
+from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
     block_order,

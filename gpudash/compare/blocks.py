@@ -1,7 +1,4 @@
-"""Fold a worker's records into the result of each block. No I/O, no clock.
-
-The usual numbers of pairs, rounds and steps stand here too.
-"""
+"""Fold a worker's records into the result of each block. No I/O, no clock."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -23,20 +20,6 @@ from gpudash.protocol.training import (
     Timed,
 )
 from gpudash.statistics import mean, total, warm, without
-
-PAIRS = 40
-"""Most pairs of blocks in an A/B."""
-PAIRS_OF_A_START = 16
-"""Pairs in each of several starts: their spread is seldom within a start, so more help little."""
-FEWEST_PAIRS = 5
-"""With fewer pairs an A/B's interval has no ends, and one that is ended has no verdict."""
-FEWEST_LARGE = 3
-"""With fewer no interval has ends, though it be made for large effects."""
-ROUNDS = 5
-"""Blocks of each setting of a sweep."""
-MIN_STEPS = 10
-"""Least steps of such a block."""
-
 
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from gpudash import format as fmt
-from gpudash.compare.blocks import PAIRS
+from gpudash.compare.lengths import PAIRS
 from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings

@@ -26,10 +26,8 @@ from gpudash.recording.log import Closed, LogReader
 from gpudash.recording.unfold import unfold
 from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
+from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
-
-SPEEDS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-
 
 NOTHING = Plan(workload="", settings={})
 """The plan of a replay until the recording's own has been read."""

@@ -8,7 +8,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
-from gpudash.compare.blocks import FEWEST_PAIRS, PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
 from gpudash.handout import wording

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.compare.blocks import FEWEST_PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import Estimate, estimate
 from gpudash.compare.sequential import (
     EFFECTS,

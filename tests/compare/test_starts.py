@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.compare.ab import Comparison, Question
-from gpudash.compare.blocks import PAIRS, PAIRS_OF_A_START
+from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import (
     CHECK_CONFIDENCE,
     block_order,

@@ -25,9 +25,10 @@ from gpudash.protocol.training import Hello, Note, Printed, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogReader
 from gpudash.recording.rank_steps import BIN
-from gpudash.run.replay import NOTHING, SPEEDS, Player, Replay
+from gpudash.run.replay import NOTHING, Player, Replay
 from gpudash.run.session import Session
 from gpudash.run.source import Source
+from gpudash.run.speeds import SPEEDS
 from tests.run.test_session import Screen
 from tests.scripted_run import BEGAN_S, SETTINGS, gpu, host, measured, started
 from tests.scripted_worker import Worker

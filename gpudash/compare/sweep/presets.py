@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, TypeAlias
 
-from gpudash.compare.blocks import MIN_STEPS, ROUNDS
+from gpudash.compare.lengths import MIN_STEPS, ROUNDS
 
 Settings: TypeAlias = dict[str, str]
 """As in the protocol, which is not imported here to keep `--help` fast."""

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare.blocks import FEWEST_LARGE
+from gpudash.compare.lengths import FEWEST_LARGE
 from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
 from gpudash.compare.sequential import LARGE_TOO, LEAST, estimate_so_far, is_settled
 from gpudash.compare.tune.race import Race
