@@ -39,10 +39,10 @@ OF_A_SCRIPT = {
 OF_A_RECORDING = {name: OF_A_RUN[name] for name in ("otlp", "tensorboard", "trace")}
 """Those to which a recording is exported. Nobody scrapes the past."""
 GONE = {
-    "mlflow": "log FILE.csv of --record as an artifact, or send --to otlp",
-    "openmetrics": "send --to otlp, or read FILE.csv of --record",
-    "textfile": "serve --to prometheus",
-    "trackio": "log FILE.csv of --record, or send --to otlp",
+    "mlflow": "log FILE.csv as an artifact, or send --to otlp",
+    "openmetrics": "read FILE.csv, or send --to otlp",
+    "textfile": "serve a run --to prometheus",
+    "trackio": "log FILE.csv, or send --to otlp",
 }
 """What does it in place of a destination that there was."""
 MOST_PROCESSES = 1024

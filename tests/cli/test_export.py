@@ -47,7 +47,10 @@ def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
         (["run.jsonl", "--to", "trace:a", "--to", "trace:b"], "trace is given twice; valid: each"),
         (["run.jsonl", "--to", "trace:none/a"], "none does not exist"),
         (["run.jsonl", "--to", "openmetrics:a"], "--to openmetrics went; instead: send --to otlp"),
-        (["run.jsonl", "--to", "textfile:a"], "--to textfile went; instead: serve --to prometheus"),
+        (
+            ["run.jsonl", "--to", "textfile:a"],
+            "--to textfile went; instead: serve a run --to prometheus",
+        ),
         (["run.jsonl", "-o", "x.parquet"], "Parquet went: export to .csv, which DuckDB, polars"),
         (["run.jsonl", "--to", "otlp:4318"], "--to otlp:4318 is not valid; valid: HOST:PORT"),
         (["run.jsonl", "-o", ""], "--output '' is not valid; valid: a file's name"),
