@@ -46,7 +46,10 @@ def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
         (["run.jsonl", "--to", "prometheus:9400"], "is not valid; valid: otlp:HOST:PORT"),
         (["run.jsonl", "--to", "trace:a", "--to", "trace:b"], "trace is given twice; valid: each"),
         (["run.jsonl", "--to", "trace:none/a"], "none does not exist"),
-        (["run.jsonl", "--to", "openmetrics:a"], "--to openmetrics went; instead: send --to otlp"),
+        (
+            ["run.jsonl", "--to", "openmetrics:a"],
+            "--to openmetrics went; instead: read FILE.csv, or send --to otlp",
+        ),
         (
             ["run.jsonl", "--to", "textfile:a"],
             "--to textfile went; instead: serve a run --to prometheus",
