@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
 """Seconds after which it is taken that it never comes."""
 PACE_S = 0.005
 

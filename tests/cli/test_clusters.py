@@ -127,7 +127,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
     printed, over = programs.parent / "slurm-77.out", programs.parent / "over"
     with lasting(
         TRAINING,
-        *("--until", str(over), "--step-s", "0.004", "--exit", "3"),
+        *("--until", str(over), "--step-s", "0.004", "--exit", "3", "--tells"),
         until_there=over,
         env=os.environ | JOB | {"TMPDIR": str(programs.parent)},
         stdout=printed.open("wb"),
@@ -145,6 +145,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         shows(step, "leave").send("l")
         again = f"again    {shlex.join(command)}, as scripted_training.py runs on, and "
         ended(shows(step, re.escape(again), f"prints to {printed}"))
+        until(lambda: printed.read_text().count("watched") == 3)  # by the job again
         over.touch()
         _, errors = job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 3

@@ -59,8 +59,8 @@ FOUND_AT = 20
 class Training:
     """Serves one dashboard at a time between its steps."""
 
-    def __init__(self, place, rank, world_size=1, job="", *, complete=True):
-        self.complete, self.turns = complete, 0
+    def __init__(self, place, rank, world_size=1, job="", *, complete=True, tells=False):
+        self.complete, self.turns, self.tells = complete, 0, tells
         self.worker, self.rank, self.seq = Worker(), rank, 0
         self.world_size, self.job = world_size, job
         self.worker.now_s = time.monotonic()
@@ -92,6 +92,8 @@ class Training:
             connection.close()
             return
         self.connection = connection
+        if self.tells:
+            print("watched", flush=True)
         can = ("levers", "pause", "blocks", "record", "leave")
         self.send(Hello(can=can, pid=os.getpid(), job=self.job))
         self.offer()
@@ -155,6 +157,7 @@ def main():
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
     parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
     parser.add_argument("--late", type=Path, help="after some steps it waits for it")
+    parser.add_argument("--tells", action="store_true", help="each time that it is watched")
     parser.add_argument("--finds", action="store_true", help="some levers after some steps only")
     arguments = parser.parse_args()
     place = rendezvous.of_environment()
@@ -170,6 +173,7 @@ def main():
         arguments.world_size,
         arguments.job,
         complete=not arguments.finds,
+        tells=arguments.tells,
     )
     if arguments.late:
         stack_server.answer(place)

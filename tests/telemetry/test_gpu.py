@@ -230,7 +230,10 @@ def test_a_byte_counter_that_wrapped_gives_no_rate(gpu: Gpu, driver: Driver):
     assert gpu.slow().values.get("pcie_tx_mib_s") is None
 
 
-def test_two_samples_closer_than_the_driver_refreshes_give_no_activity(gpu: Gpu):
+def test_two_samples_closer_than_the_driver_refreshes_give_no_activity(
+    gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gpudash.telemetry.gpu.time.monotonic", time.monotonic().__float__)
     gpu.slow()
     assert gpu.slow().values.get("sm_active_pct") is None
 
