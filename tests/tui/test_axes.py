@@ -400,15 +400,12 @@ def test_zooming_goes_through_round_spans_to_the_whole_run_and_back():
     assert spans == [300, 600, 1800, *[None] * 3, 1800, 600, 300, 120, 60, 30, 15, 5, 2]
 
 
-FROZEN, MOVED = LIVE.frozen(53.0), LIVE.moved(-1, 2.0, 99.0)
-JUMPED, CHANGES = LIVE.jumped(-1, (10.0, 44.0, 90.0), 100.0), (10.0, 44.0, 90.0)
-BESIDE, LAST = TimeView(cursor_s=5.0, end_s=20.0), TimeView(cursor_s=9.5, end_s=10.0)
-EARLIER = LIVE.at(500.0, 600.0).at(450.0, 600.0)
-
-
-@pytest.mark.parametrize(
-    ("what", "found"),
-    {
+def test_zoom_freeze_cursor_and_range():
+    frozen, moved = LIVE.frozen(53.0), LIVE.moved(-1, 2.0, 99.0)
+    jumped, changes = LIVE.jumped(-1, (10.0, 44.0, 90.0), 100.0), (10.0, 44.0, 90.0)
+    beside, last = TimeView(cursor_s=5.0, end_s=20.0), TimeView(cursor_s=9.5, end_s=10.0)
+    earlier = LIVE.at(500.0, 600.0).at(450.0, 600.0)
+    for what, (view, expected) in {
         "a span that the run does not fill is not offered": (
             LIVE.zoomed(+1, 40.0), {"span_s": None}),
         "a shorter one is": (LIVE.zoomed(-1, 40.0), {"span_s": 30}),
@@ -417,8 +414,8 @@ EARLIER = LIVE.at(500.0, 600.0).at(450.0, 600.0)
             TimeView(span_s=30.0).zoomed(+1, 60.0), {"span_s": None}),
         "a longer one is not": (TimeView(span_s=30.0).zoomed(+1, 61.0), {"span_s": 60.0}),
         "the whole run is one key away": (LIVE.whole(), {"span_s": None}),
-        "freezing keeps what is shown": (FROZEN, {"end_s": 53.0}),
-        "and again follows the run": (FROZEN.frozen(60.0), LIVE),
+        "freezing keeps what is shown": (frozen, {"end_s": 53.0}),
+        "and again follows the run": (frozen.frozen(60.0), LIVE),
         "live, a frozen view follows the run": (LIVE.frozen(60.0).live(), LIVE),
         "live, there is no cursor": (LIVE.at(5.0, 60.0).live(), LIVE),
         "the cursor starts before the newest column, in the middle of one": (
@@ -427,27 +424,27 @@ EARLIER = LIVE.at(500.0, 600.0).at(450.0, 600.0)
             LIVE.moved(-1, 2.0, 100.0).moved(-1, 2.0, 104.0), {"cursor_s": 95.0}),
         "in both directions": (
             LIVE.moved(-1, 2.0, 100.0).moved(+1, 2.0, 104.0), {"cursor_s": 99.0}),
-        "it freezes the charts": (MOVED, {"cursor_s": 97.0, "end_s": 99.0}),
-        "up to the newest column": (MOVED.moved(+1, 2.0, 99.0), {"cursor_s": 99.0}),
-        "behind it they are live again": (MOVED.moved(+1, 2.0, 99.0).moved(+1, 2.0, 99.0), LIVE),
+        "it freezes the charts": (moved, {"cursor_s": 97.0, "end_s": 99.0}),
+        "up to the newest column": (moved.moved(+1, 2.0, 99.0), {"cursor_s": 99.0}),
+        "behind it they are live again": (moved.moved(+1, 2.0, 99.0).moved(+1, 2.0, 99.0), LIVE),
         "live, it does not move to the right": (LIVE.moved(+1, 2.0, 99.0), LIVE),
-        "behind the last column there is no cursor": (LAST.moved(+1, 1.0, 10.0), TimeView()),
-        "before it there is": (LAST.moved(-1, 1.0, 10.0), {"cursor_s": 8.5}),
+        "behind the last column there is no cursor": (last.moved(+1, 1.0, 10.0), TimeView()),
+        "before it there is": (last.moved(-1, 1.0, 10.0), {"cursor_s": 8.5}),
         "in sight, it scrolls nothing": (LIVE.at(500.0, 600.0), {"end_s": 600.0}),
-        "to the left of that, by as little as it takes": (EARLIER, {"end_s": 570.0}),
-        "and to the right": (EARLIER.at(580.0, 600.0), {"end_s": 580.0}),
+        "to the left of that, by as little as it takes": (earlier, {"end_s": 570.0}),
+        "and to the right": (earlier.at(580.0, 600.0), {"end_s": 580.0}),
         "where the whole run is shown it scrolls nothing": (
             TimeView().whole().at(5.0, 10.0), TimeView(span_s=None, end_s=10.0, cursor_s=5.0)),
-        "it jumps to the lever change before": (JUMPED, {"cursor_s": 90.0}),
-        "and to the one before that": (JUMPED.jumped(-1, CHANGES, 100.0), {"cursor_s": 44.0}),
-        "and back": (JUMPED.jumped(-1, CHANGES, 100.0).jumped(+1, CHANGES, 100.0), JUMPED),
-        "behind the last change the charts are live": (JUMPED.jumped(+1, CHANGES, 100.0), LIVE),
+        "it jumps to the lever change before": (jumped, {"cursor_s": 90.0}),
+        "and to the one before that": (jumped.jumped(-1, changes, 100.0), {"cursor_s": 44.0}),
+        "and back": (jumped.jumped(-1, changes, 100.0).jumped(+1, changes, 100.0), jumped),
+        "behind the last change the charts are live": (jumped.jumped(+1, changes, 100.0), LIVE),
         "before the first change it stays": (
-            LIVE.at(10.0, 100.0).jumped(-1, CHANGES, 100.0), LIVE.at(10.0, 100.0)),
+            LIVE.at(10.0, 100.0).jumped(-1, changes, 100.0), LIVE.at(10.0, 100.0)),
         "without a change it does not appear": (LIVE.jumped(-1, (), 100.0), LIVE),
         "from a change it jumps to the next": (
-            BESIDE.jumped(+1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 9.0}),
-        "and to the one before it": (BESIDE.jumped(-1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 2.0}),
+            beside.jumped(+1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 9.0}),
+        "and to the one before it": (beside.jumped(-1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 2.0}),
         "a range has two ends in any order": (
             LIVE.between(90.0, 30.0), {"span_s": 60.0, "end_s": 90.0}),
         "and begins where it is chosen": (
@@ -455,12 +452,9 @@ EARLIER = LIVE.at(500.0, 600.0).at(450.0, 600.0)
         "it is not shorter than the shortest": (LIVE.between(30.0, 31.0), {"span_s": SPANS_S[0]}),
         "and does not begin before the run": (
             LIVE.between(-5.0, 10.0), {"span_s": 10.0, "end_s": 10.0}),
-    }.items(),
-)  # fmt: skip
-def test_zoom_freeze_cursor_and_range(what, found):
-    view, expected = found
-    expected = expected if isinstance(expected, dict) else structs.asdict(expected)
-    assert structs.asdict(view).items() >= expected.items(), what
+    }.items():  # fmt: skip
+        found = expected if isinstance(expected, dict) else structs.asdict(expected)
+        assert structs.asdict(view).items() >= found.items(), what
 
 
 @given(st.integers(-4000, 1000), st.sampled_from([0.5, 1.0, 2.5, 18.0]), st.floats(0.5, HOUR_S))
