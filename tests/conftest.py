@@ -3,6 +3,7 @@
 import atexit
 import fcntl
 import gc
+import multiprocessing.synchronize
 import os
 import signal
 import tempfile
@@ -31,6 +32,19 @@ _cores, os.sched_getaffinity = os.sched_getaffinity, lambda _pid: {0, 1}
 import workloads.standard_levers  # noqa: E402, F401  # their defaults are those of two cores
 
 os.sched_getaffinity = _cores
+
+SHM = Path("/dev/shm")
+WITHOUT_SHM = "there is no /dev/shm, over which loader workers hand their batches"
+
+
+def pytest_report_header() -> str:
+    return "" if SHM.is_dir() else f"{WITHOUT_SHM}: tests that need some are skipped"
+
+
+if not SHM.is_dir():
+    multiprocessing.synchronize.SemLock.__init__ = lambda *_, **__: pytest.skip(WITHOUT_SHM)
+    """What all of them need first, and what fails without."""
+
 
 SHORT, LONG = 50, 2_000
 settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
