@@ -22,7 +22,7 @@ VERBS = {
     "replay": "The dashboard over a recording, also one that is still being written.",
     "report": "A recording as one HTML page: charts, settings, results, verdicts.",
     "export": "Write a recording in another format.",
-    "compare": "Is one recorded run or sweep faster than another, setting by setting.",
+    "compare": "Is one recorded run faster than another, setting by setting.",
     "doctor": "What this machine can measure, and what it cannot and why.",
     "info": "Versions, folders, and every setting with what has set it.",
     "schema": "The JSON Schema of what --json prints and of the files beside a CSV.",
