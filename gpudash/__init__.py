@@ -29,15 +29,15 @@ def __getattr__(name: str) -> Any:
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext gpudash` in a notebook."""
-    in_kernel().load_ipython_extension(shell)
+    _in_kernel().load_ipython_extension(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """`%unload_ext gpudash`."""
-    in_kernel().unload_ipython_extension(shell)
+    _in_kernel().unload_ipython_extension(shell)
 
 
-def in_kernel() -> Any:
+def _in_kernel() -> Any:
     """Return gpudash under the name that it has in somebody else's process; see `inject`."""
     if "_gpudash" not in sys.modules:
         from importlib.util import (  # noqa: PLC0415  # both are slow, and for notebooks alone

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.exchange import Exchange
-from gpudash.run import watcher
+from gpudash.notebook import watching
 
 
 class Dribbler:
@@ -36,7 +36,7 @@ class Dribbler:
 
 @pytest.fixture
 def dribbler(tmp_path: Path) -> Iterator[Path]:
-    place = tmp_path / watcher.SOCKET
+    place = tmp_path / watching.SOCKET
     found = Dribbler(place)
     yield place
     found.stop()
@@ -55,9 +55,9 @@ def test_no_more_is_read_than_was_asked_for(dribbler: Path) -> None:
 def test_a_kernel_waits_no_longer_for_its_watcher(
     dribbler: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watcher, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(watching, "ANSWERS_S", 0.2)
     with pytest.raises(TimeoutError):
-        watcher.ask(dribbler.parent)
+        watching.ask(dribbler.parent)
 
 
 def test_whoever_does_not_read_is_given_up(tmp_path: Path) -> None:

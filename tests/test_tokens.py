@@ -55,7 +55,7 @@ def test_a_csv_tells_of_them_and_is_read_so(rows, tmp_path):
 
 def test_a_row_unfolds_into_steps_that_have_its_tokens(rows):
     for row in rows[:2]:
-        (_, progress), *_ = unfold(row)
+        (_, progress), *_ = unfold(row, {}, {})
         assert sum(one.tokens for one in progress.steps) == row.ranks[0].tokens
 
 

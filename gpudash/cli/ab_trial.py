@@ -223,7 +223,7 @@ def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
 def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: Start) -> Trial:
     line = (lambda _: "") if arguments.quiet else start.line
     with script.session(arguments) as session:
-        trial = OfferedComparison(arguments, script, session, start)
+        trial = _OfferedComparison(arguments, script, session, start)
         script.measure(session, trial.is_over, line)
     if trial.refusal is not None:
         raise trial.refusal
@@ -240,7 +240,7 @@ def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: St
     return Trial(comparison, script.news.snapshot, script.interrupted, failed)
 
 
-class OfferedComparison:
+class _OfferedComparison:
     """Begins the comparison once the training has offered its levers."""
 
     def __init__(

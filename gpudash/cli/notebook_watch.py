@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.cli.headless import News
+from gpudash.notebook.watching import ANSWERS_S, SOCKET
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.report.cell import lines, picture
-from gpudash.run import watcher
 from gpudash.run.runs import UserRun, read
 from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
@@ -38,11 +38,11 @@ def watch(place: str) -> None:
     if run is None:
         return
     with socket.socket(socket.AF_UNIX) as listener:
-        draft = run.place.path / f"{watcher.SOCKET}~"
+        draft = run.place.path / f"{SOCKET}~"
         listener.bind(str(draft))
         draft.chmod(0o600)
         listener.listen()
-        draft.rename(run.place.path / watcher.SOCKET)
+        draft.rename(run.place.path / SOCKET)
         Watch(run, listener).run()
 
 
@@ -77,7 +77,7 @@ class Watch:
             if self._listener in ready:
                 with suppress(OSError), self._listener.accept()[0] as connection:
                     answer = self._answer()
-                    connection.settimeout(watcher.PATIENCE_S)  # who asks may not read
+                    connection.settimeout(ANSWERS_S)  # who asks may not read
                     connection.sendall(answer)
         self._session.close()
 

@@ -234,19 +234,6 @@ def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
     return lambda text: int(as_number(text))
 
 
-def wholes(option: str, minimum: int, maximum: int) -> Callable[[str], tuple[int, ...]]:
-    """Return the type of distinct whole numbers, separated by commas. It raises UsageError."""
-    one = whole(option, minimum, maximum)
-
-    def parse(text: str) -> tuple[int, ...]:
-        numbers = tuple(one(part) for part in text.split(","))
-        if len(set(numbers)) < len(numbers):
-            raise UsageError(f"{option} {text} names a number twice; valid: each once")
-        return numbers
-
-    return parse
-
-
 def number(
     option: str, minimum: float, maximum: float, unit: str = "", *, whole: bool = False
 ) -> Callable[[str], float]:

@@ -41,7 +41,7 @@ class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
-    before = summary_of(arguments.against) if arguments.against is not None else None
+    before = _summary_of(arguments.against) if arguments.against is not None else None
     if arguments.read is not None:
         if arguments.user_command or arguments.trace is not None or arguments.force:
             raise UsageError("--read trains nothing; valid beside it: --against, --json")
@@ -50,12 +50,12 @@ def main(arguments: argparse.Namespace) -> int:
     return (_of_script if arguments.user_command else _of_workload)(arguments, before)
 
 
-def summary_of(path: Path) -> Summary:
+def _summary_of(path: Path) -> Summary:
     return summarise(read(path))
 
 
 def _print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
-    summary = summary_of(path)
+    summary = _summary_of(path)
     change = None if before is None else compare(before, summary)
     if as_json:
         device = trained.device

@@ -8,18 +8,18 @@ from gpudash.cli.options import (
     add_switch,
     add_training_options,
     add_whole,
-    wholes,
+    whole,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.compare.lengths import ROUNDS
 from gpudash.compare.sweep.presets import ON_GPU
-from gpudash.errors import Exit
+from gpudash.errors import Exit, UsageError
 
 
 def add_arguments(parser: Parser) -> None:
     add_training_options(parser, default=None)  # a preset has its own workload
     nproc = parser.options["nproc"]
-    nproc.type, nproc.metavar = wholes("--nproc", 1, MOST_PROCESSES), "N,…"
+    nproc.type, nproc.metavar = _process_counts, "N,…"
     nproc.help = (
         "train in N processes with DDP; several numbers: a training each, and how they scale"
     )
@@ -44,6 +44,13 @@ def add_arguments(parser: Parser) -> None:
     add_file(result, "--plot", "FILE", "draw it, as .svg or .png")
     add_quiet(result)
     add_switch(result, "--force", "overwrite existing files")
+
+
+def _process_counts(text: str) -> tuple[int, ...]:
+    numbers = tuple(map(whole("--nproc", 1, MOST_PROCESSES), text.split(",")))
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"--nproc {text} names a number twice; valid: each once")
+    return numbers
 
 
 VERB = Verb(

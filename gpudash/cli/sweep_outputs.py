@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from gpudash.cli.stdout import say, say_json
-from gpudash.compare.sweep import bars, plot
+from gpudash.compare.sweep import plot
 from gpudash.compare.sweep import table as sweep_table
 from gpudash.compare.sweep.file import Provenance, writing
 from gpudash.compare.sweep.grid import NPROC, Sweep
@@ -72,7 +72,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
             return unwritten
         columns = shutil.get_terminal_size((160, 24)).columns
         text = sweep_table.as_text(table, columns, sweep_table.unit(sweep.grid))
-        picture = bars.drawn(sweep.grid, results, columns) if sys.stdout.isatty() else ""
+        picture = plot.bars(sweep.grid, results, columns) if sys.stdout.isatty() else ""
         say("\n".join([title, legend, "", text, *remarks, *filter(None, [picture])]))
         return unwritten
 

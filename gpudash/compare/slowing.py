@@ -48,12 +48,12 @@ class SlowingTrial(BlockTrial):
 
     name = "proof by slowing"
 
-    def __init__(self, step_ms: float, *, seed: int = 0) -> None:
+    def __init__(self, step_ms: float) -> None:
         super().__init__()
         self._step_ms = step_ms
         self._delay_ms = DELAY * step_ms
-        self._random = Random(seed)
-        rounds = round_order(len(PARTS), MOST_ROUNDS, seed)
+        self._random = Random(0)
+        rounds = round_order(len(PARTS), MOST_ROUNDS, seed=0)
         self._slowed = [PARTS[part] for order in rounds for part in order]  # in each second block
         self._blocks: tuple[Block, ...] = ()
         self._over = 0  # blocks that are

@@ -5,7 +5,7 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 """
 
 from collections.abc import Iterator
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from gpudash.diagnosis.recent_step import RecentStep
 
@@ -79,7 +79,7 @@ class Model(NamedTuple):
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
     def without(self, part: PartName) -> _Saving:
-        saved = [played_ms(one) - played_ms(_less(one, part, 1.0)) for one in self.scenarios]
+        saved = [played_ms(one) - played_ms(_without(one, part)) for one in self.scenarios]
         return _Saving(max(min(saved), 0.0), max(*saved, 0.0))
 
     def slope(self, part: PartName) -> _Saving:
@@ -277,20 +277,19 @@ def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
     return max(min(phase_ms, rest_ms, idle_ms), 0.0)
 
 
-def _less(times: Times, part: PartName, share: float) -> Times:
-    keeps = 1 - share
+def _without(times: Times, part: PartName) -> Times:
     match part:
         case "wait":
             return times._replace(waits=times.is_one)
         case "your code":
-            return times._replace(code=times.code * keeps, host=times.host - times.code * share)
+            return times._replace(code=0.0, host=times.host - times.code)
         case "launch":
-            launch_ms = max(times.host - times.code, 0.0)
-            return times._replace(host=times.host - launch_ms * share)
+            return times._replace(host=min(times.host, times.code))
         case "data":
-            return times._replace(data=times.data * keeps, loader=times.loader * keeps)
+            return times._replace(data=0.0, loader=0.0)
         case "copy" | "communication" | "device":
-            return times._replace(**{part: getattr(times, part) * keeps})
+            gone: dict[str, Any] = {part: 0.0}
+            return times._replace(**gone)
 
 
 def _more(times: Times, part: PartName, ms: float) -> Times:

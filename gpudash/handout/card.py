@@ -34,7 +34,7 @@ DOUBLED = 1.0
 """From +100 % on a change is also told as `times as fast`, for the eye."""
 
 
-class SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
+class _SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two settings. None: not measured."""
 
     label: str
@@ -44,7 +44,7 @@ class SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float | None
 
 
-class Card(msgspec.Struct, frozen=True, kw_only=True):
+class _Card(msgspec.Struct, frozen=True, kw_only=True):
     """What a card says, as text and numbers."""
 
     claim: str
@@ -54,8 +54,8 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     change: float
     low: float
     high: float
-    before: SideOfCard
-    after: SideOfCard
+    before: _SideOfCard
+    after: _SideOfCard
     unit: str
     """That of the bars."""
     where: tuple[str, ...]
@@ -65,14 +65,14 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if it is not known."""
 
     @property
-    def sides(self) -> tuple[tuple[str, SideOfCard, str], ...]:
+    def sides(self) -> tuple[tuple[str, _SideOfCard, str], ...]:
         """Name, side and colour of both."""
         return ("before", self.before, A), ("after", self.after, B)
 
 
 def card_of(
     shown: ComparisonShown, snapshot: Snapshot, command: str, starts: int = 1
-) -> Card | None:
+) -> _Card | None:
     """None without an interval."""
     if shown.verdict is None or shown.change is None or shown.low is None or shown.high is None:
         return None
@@ -82,7 +82,7 @@ def card_of(
         labels = phrase(shown.start) or "the start", phrase(shown.best) or "the start"
         what = labels[1]
     before, after = (
-        SideOfCard(
+        _SideOfCard(
             label=fmt.plain(labels[side]),
             rates={"samples/s": shown.samples_per_s[side], "steps/s": shown.steps_per_s[side]},
             step_ms=1000 / rate if (rate := shown.steps_per_s[side]) else None,
@@ -91,7 +91,7 @@ def card_of(
         for side in (0, 1)
     )
     over = f"of {shown.pairs} pairs" if starts == 1 else f"over {starts} starts"
-    return Card(
+    return _Card(
         claim=fmt.plain(_claim(what, shown)),
         found=result_of(shown).removeprefix(f"{shown.b} "),
         pairs=f"95 % interval {over}",
@@ -144,7 +144,7 @@ def _control(shown: ComparisonShown) -> str:
 # ── Markdown ────────────────────────────────────────────────────────────────────────────
 
 
-def markdown(card: Card) -> str:
+def markdown(card: _Card) -> str:
     before, after = card.before, card.after
     rows: list[Sequence[str]] = [("", before.label, after.label), ("---", "---", "---")]
     for unit in ("samples/s", "steps/s"):
@@ -172,7 +172,7 @@ def _escaped(text: str) -> str:
 # ── the picture ─────────────────────────────────────────────────────────────────────────
 
 
-def picture(card: Card) -> str:
+def picture(card: _Card) -> str:
     drawn = [
         element("rect", width=WIDTH, height=HEIGHT, fill=GROUND),
         element("rect", width=12.0, height=HEIGHT, fill=B),
@@ -216,7 +216,7 @@ def _bar(x: float, y: float, wide: float, high: float, fill: str) -> Element:
     return element("rect", x=x, y=y, width=max(wide, 2.0), height=high, fill=fill)
 
 
-def _rates(card: Card, y: float) -> Iterator[Element]:
+def _rates(card: _Card, y: float) -> Iterator[Element]:
     rates = [side.rates[card.unit] or 0.0 for _, side, _ in card.sides]
     most = max(*rates, 1e-9)
     for (name, side, fill), rate in zip(card.sides, rates, strict=True):
@@ -228,7 +228,7 @@ def _rates(card: Card, y: float) -> Iterator[Element]:
         y += 76
 
 
-def _gain(card: Card, y: float) -> Iterator[Element]:
+def _gain(card: _Card, y: float) -> Iterator[Element]:
     ends = [max(min(one, FARTHEST), -1.0) for one in (card.low, card.high)]
     ticks = _ticks(min(ends[0], 0.0), max(ends[1], 0.0))
     begin, end = ticks[0], ticks[-1]
@@ -263,7 +263,7 @@ def _ticks(low: float, high: float) -> Sequence[float]:
     return [max(apart * number, -1.0) for number in range(first, max(last, first + 1) + 1)]
 
 
-def _steps(card: Card, y: float) -> Iterator[Element]:
+def _steps(card: _Card, y: float) -> Iterator[Element]:
     """Both sides have one scale, so that the step is seen to shrink."""
     if card.before.step_ms is None or card.after.step_ms is None:
         return
@@ -296,5 +296,5 @@ def _command(command: str, y: float) -> Iterator[Element]:
     yield _text(command, LEFT + 16, y + 27, room=RIGHT - LEFT - 32, size=19, font_family=MONO)
 
 
-FORMS: dict[str, Callable[[Card], str]] = {".svg": picture, ".md": markdown}
+FORMS: dict[str, Callable[[_Card], str]] = {".svg": picture, ".md": markdown}
 """What a card is written as, by the end of its file's name."""

@@ -18,13 +18,13 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
 from .patching import uncompiled
 
 
-class Fails(Protocol):
+class _Fails(Protocol):
     """The class whose methods are event handlers."""
 
     def fail(self, what: str, error: BaseException) -> None: ...
 
 
-FailsT = TypeVar("FailsT", bound=Fails)
+FailsT = TypeVar("FailsT", bound=_Fails)
 P = ParamSpec("P")
 Event: TypeAlias = Callable[Concatenate[FailsT, P], bool]
 

@@ -71,11 +71,11 @@ def _serve(endpoint: Endpoint) -> None:
             return
         with suppress(OSError), connection:
             connection.settimeout(PATIENCE_S)
-            text = stack_of(sys._current_frames().get(main))  # noqa: SLF001  # documented
+            text = _stack_of(sys._current_frames().get(main))  # noqa: SLF001  # documented
             connection.sendall(text.encode(errors="backslashreplace"), socket.MSG_NOSIGNAL)
 
 
-def stack_of(frame: FrameType | None) -> str:
+def _stack_of(frame: FrameType | None) -> str:
     """Return the calls from this one outwards, as `faulthandler` writes them: a line each."""
     lines: list[str] = []
     while frame is not None and len(lines) < MOST_FRAMES:

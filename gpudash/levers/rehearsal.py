@@ -78,7 +78,7 @@ def timed(calls: Iterable[tuple[Root, Callable[[Call], Call]]]) -> Took:
     """Repeat the newest call of each root, and time them together. Raises Refusal."""
     called, repeats = list(calls), []
     for _ in range(1 + REPEATS):  # the first one warms up
-        watch = Stopwatch()
+        watch = _Stopwatch()
         for root, around in called:
             rehearse(root, around, watch)
         repeats.append(watch)
@@ -88,7 +88,7 @@ def timed(calls: Iterable[tuple[Root, Callable[[Call], Call]]]) -> Took:
     return Took(ms, (high_ms - low_ms) / 2 / max(ms, 1e-6), host_ms)
 
 
-class Stopwatch:
+class _Stopwatch:
     """Adds up what blocks take: by events where there is a GPU, which is waited for."""
 
     def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -10,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..exchange import Exchange
 from ..input_file import read_input
-from ..run import watcher
 
-LOG = "watcher.log"
-"""What it prints, in the run's directory."""
+LOG, SOCKET = "watcher.log", "watcher.sock"
+"""What it prints, and where it answers, in the run's directory."""
 PACKAGE = Path(__file__).parents[1]
 BEGIN = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -23,9 +24,17 @@ BEGIN = (
 )
 ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")
 """Variables that are meant for the kernel's Python."""
-PATIENCE_S = 5.0
+ENDS_S, ANSWERS_S = 5.0, 10.0
+"""Seconds to wait for its end, and for a reply: a busy machine is slow."""
+RETRY_S = 0.05
 MOST_BYTES = 16 << 20
-"""Of its log."""
+"""Of its log, and of a reply, which has a picture."""
+
+
+def ask(place: Path, meanwhile: Callable[[], object] = lambda: None) -> bytes:
+    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches."""
+    with Exchange([(socket.AF_UNIX, str(place / SOCKET))], ANSWERS_S) as exchange:
+        return exchange.line(MOST_BYTES, meanwhile)
 
 
 class Watching:
@@ -49,15 +58,15 @@ class Watching:
 
     def ask(self, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
         """Return the text and picture, or why there is none; call `meanwhile` while waiting."""
-        until_s = time.monotonic() + watcher.PATIENCE_S
+        until_s = time.monotonic() + ANSWERS_S
         while time.monotonic() < until_s:
             with suppress(OSError, ValueError):
-                found: dict[str, Any] = json.loads(watcher.ask(self._place, meanwhile))
+                found: dict[str, Any] = json.loads(ask(self._place, meanwhile))
                 return found
             if self._process is None or self._process.poll() is not None:
                 break
             meanwhile()
-            time.sleep(watcher.RETRY_S)
+            time.sleep(RETRY_S)
         return self._why_not()
 
     def end(self) -> None:
@@ -65,7 +74,7 @@ class Watching:
         if process is None:
             return
         try:  # by a line: a forked child may hold the pipe open
-            process.communicate(b"\n", timeout=PATIENCE_S)
+            process.communicate(b"\n", timeout=ENDS_S)
         except (OSError, subprocess.TimeoutExpired):
             process.kill()
             process.wait()
@@ -73,7 +82,7 @@ class Watching:
     def _why_not(self) -> str:
         process = self._process
         if process is not None and process.poll() is None:
-            return f"gpudash's own process has not answered for {watcher.PATIENCE_S:.0f} s"
+            return f"gpudash's own process has not answered for {ANSWERS_S:.0f} s"
         try:
             lines = read_input(self._place / LOG, MOST_BYTES).decode(errors="replace").split("\n")
         except OSError:

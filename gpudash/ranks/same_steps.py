@@ -31,7 +31,7 @@ REST = ""
 """The part of a step outside all phases: the device idled."""
 
 
-class RankMeans(msgspec.Struct, frozen=True, gc=False):
+class _RankMeans(msgspec.Struct, frozen=True, gc=False):
     """Means of a block's steps on one rank, in ms."""
 
     own_ms: float
@@ -61,7 +61,7 @@ class StepsOfAll(msgspec.Struct, frozen=True):
     """The same steps on all ranks that have reported them."""
 
     step_ms: float
-    ranks: dict[int, RankMeans]
+    ranks: dict[int, _RankMeans]
     late_ms: dict[int, float]
     """How far each rank is behind the others, at the end of the part where it is furthest so."""
     beside_ms: dict[int, float]
@@ -136,7 +136,7 @@ def over_others(values: Mapping[int, float]) -> dict[int, float]:
     }
 
 
-def _late_beside(ranks: Mapping[int, RankMeans]) -> dict[int, float]:
+def _late_beside(ranks: Mapping[int, _RankMeans]) -> dict[int, float]:
     """Return each rank's largest delay in ms within `BESIDE`; it nearly catches up at the end."""
     cut_alike = len({len(one.beside_ms) for one in ranks.values()}) == 1
     first = next(iter(ranks.values()))
@@ -151,7 +151,7 @@ def _steps_in_block(step_ms: float) -> int:
     return max(ceil(BLOCK_S * 1e3 / max(step_ms, 1e-3)), FEWEST_STEPS)
 
 
-def _means(steps: Sequence[Step]) -> RankMeans:
+def _means(steps: Sequence[Step]) -> _RankMeans:
     count = len(steps)
     sums: dict[str, float] = {}
     for step in steps:
@@ -168,7 +168,7 @@ def _means(steps: Sequence[Step]) -> RankMeans:
     work = _work(steps)
     own_deviation_ms = covariance(own_ms, own_ms) ** 0.5
     work_deviation = covariance(work, work) ** 0.5 if work else 0.0
-    return RankMeans(
+    return _RankMeans(
         own_ms=step_ms - wait_ms,
         own_error_ms=own_deviation_ms / count**0.5,
         wait_ms=wait_ms,

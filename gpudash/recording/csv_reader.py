@@ -31,7 +31,6 @@ from gpudash.recording.log import (
 )
 from gpudash.recording.provenance import Metadata, path_beside
 from gpudash.recording.rank_steps import Burst, RankSteps
-from gpudash.statistics import total
 
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
 NO_VALUES = {
@@ -185,10 +184,8 @@ def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None
         steps=steps,
         samples=samples,
         tokens=tokens,
-        total_samples=total((samples, before.total_samples if before else 0)),
         values=_values(row, "step", "phase", "host", "input"),
         transform_ms={name: float(ms) for name, ms in _pairs(row.get("transform_ms", "")).items()},
-        instruments_ms=0.0,
     )
     timed = steps - int(row.get("untimed_steps", 0))
     if not 0 <= timed <= steps:

@@ -105,9 +105,6 @@ def created(target: Path, *, force: bool) -> Iterator[Output]:
         if output.failed:
             raise RecordingError(f"recording to {shown(target)} ends: its last rows were lost")  # noqa: TRY301  # discarded below
         output.take_place()
-    except OSError as error:  # from a library that writes by itself
-        output.discard()
-        raise RecordingError(f"recording to {shown(target)} ends: {reason(error)}") from error
     except BaseException:
         output.discard()
         raise

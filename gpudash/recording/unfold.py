@@ -17,9 +17,7 @@ BESIDE_S = 1e-6
 
 
 def unfold(
-    interval: Interval,
-    gpus: Mapping[str, GpuReading] | None = None,
-    counters: dict[str, float] | None = None,
+    interval: Interval, gpus: Mapping[str, GpuReading], counters: dict[str, float]
 ) -> Iterator[tuple[int, Event | Reading]]:
     """Yield rank and message: those of the ranks, rank 0's last; then the GPUs'.
 
@@ -28,10 +26,9 @@ def unfold(
     at_s = max(interval.ended_s - BESIDE_S, (interval.began_s + interval.ended_s) / 2)
     for rank in reversed(interval.ranks):
         if rank.steps or rank.instruments_ms is not None:
-            yield rank.rank, _progress(interval, rank, interval.segment)
+            yield rank.rank, _progress(interval, rank)
         if host := _of_processes(rank):
             yield rank.rank, HostReading(at_s=at_s, values=host)
-    counters = {} if counters is None else counters
     metered = {
         gpu.uuid: gpu.values["energy_j"] for gpu in interval.gpus if "energy_j" in gpu.values
     }
@@ -41,14 +38,14 @@ def unfold(
         counters[uuid] = counters[uuid] + float(spent_j) if uuid in counters else 0.0
     for gpu in interval.gpus:
         if gpu.values:
-            yield 0, _gpu(at_s, gpu, (gpus or {}).get(gpu.uuid), counters)
+            yield 0, _gpu(at_s, gpu, gpus.get(gpu.uuid), counters)
 
 
-def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
+def _progress(interval: Interval, rank: RankSteps) -> Progress:
     loss, skipped = (rank.values.get(name) for name in ("loss", "skipped_samples"))
     return Progress(
         until_s=interval.ended_s,
-        steps=tuple(_steps(interval, rank, segment)),
+        steps=tuple(_steps(interval, rank)),
         total_steps=rank.step,
         total_samples=rank.total_samples,
         loss=loss if isinstance(loss, float) else None,
@@ -56,15 +53,15 @@ def _progress(interval: Interval, rank: RankSteps, segment: int) -> Progress:
         transform_ms=rank.transform_ms,
         skipped_samples=int(skipped or 0),
         instruments_ms=rank.instruments_ms or 0.0,
-        untimed=tuple(_untimed(interval, rank, segment)),
+        untimed=tuple(_untimed(interval, rank)),
     )
 
 
-def _untimed(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Untimed]:
+def _untimed(interval: Interval, rank: RankSteps) -> Iterator[Untimed]:
     if rank.untimed:
         yield Untimed(
             step=rank.step - rank.timed,
-            segment=segment,
+            segment=interval.segment,
             finished_s=interval.began_s + BESIDE_S,
             count=rank.untimed,
             samples=_share(rank.samples, 0, rank.untimed, rank.steps),
@@ -72,7 +69,7 @@ def _untimed(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Unti
         )
 
 
-def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
+def _steps(interval: Interval, rank: RankSteps) -> Iterator[Step]:
     times = [one for burst in rank.bursts for one in burst.step_times]
     mean_ms = sum(ms * count for ms, count in times) / max(rank.timed, 1)
     values = _of_steps(rank)
@@ -86,7 +83,7 @@ def _steps(interval: Interval, rank: RankSteps, segment: int) -> Iterator[Step]:
             ends_row = finished_s > interval.ended_s - BESIDE_S
             yield Step(
                 step=rank.step - rank.steps + done,
-                segment=segment,
+                segment=interval.segment,
                 samples=_share(rank.samples, before, done, rank.steps),
                 tokens=_share(rank.tokens, before, done, rank.steps),
                 finished_s=interval.ended_s

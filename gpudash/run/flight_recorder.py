@@ -74,7 +74,7 @@ class _Dump(msgspec.Struct):
     pg_config: dict[str, _Group] = {}
 
 
-class Written:
+class _Written:
     """The file that a process writes on request."""
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,7 @@ class Written:
         return None
 
 
-def ask(pid: int) -> Written | None:
+def ask(pid: int) -> _Written | None:
     """Return None if the user has named no pipes, or the process has none open."""
     try:
         said = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -100,7 +100,7 @@ def ask(pid: int) -> Written | None:
             return None
         pipe, rank = found
         folder, name = _file(environment)
-        written = Written(_beside(pid, folder, name + rank))
+        written = _Written(_beside(pid, folder, name + rank))
         fd = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if stat.S_ISFIFO(os.fstat(fd).st_mode):

@@ -61,7 +61,7 @@ class Escalation:
             yield number
 
 
-class Guardian:
+class _Guardian:
     """Serves gpudash until the command and all its descendants have ended."""
 
     def __init__(self, connection: socket.socket, pid: int, group: int, wake: int) -> None:
@@ -180,7 +180,7 @@ def main() -> None:
         return
     with suppress(OSError):
         connection.sendall(STARTED + str(pid).encode())
-    Guardian(connection, pid, group, wake).run()
+    _Guardian(connection, pid, group, wake).run()
 
 
 if __name__ == "__main__":

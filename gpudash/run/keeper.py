@@ -155,7 +155,7 @@ class _Viewer:
             self._output.clear()
 
 
-class Keeper:
+class _Keeper:
     """Serves dashboards until the command has ended and none needs its output any more."""
 
     def __init__(self, listener: socket.socket, master: int, slave: int, pid: int) -> None:
@@ -349,7 +349,7 @@ def main() -> None:
     with suppress(OSError):  # a full disk: `gpudash attach` cannot find it
         write_facts(place, name=name, command=command, pid=pid, is_kept=True)
     try:
-        Keeper(socket.socket(fileno=int(listener)), master, slave, pid).run()
+        _Keeper(socket.socket(fileno=int(listener)), master, slave, pid).run()
     finally:
         shutil.rmtree(place, ignore_errors=True)
 

@@ -260,8 +260,9 @@ class SessionThread:
         )
 
     def _stack(self) -> StackReply | None:
-        is_asked = self._training is not None and "stacks" in self._can
-        return self._training.stack() if is_asked and self._training is not None else None
+        if self._training is None or "stacks" not in self._can:
+            return None
+        return self._training.stack()
 
     def _ask_for_stacks(self) -> None:
         if "stacks" in self._can:

@@ -43,8 +43,8 @@ def hook_methods(places: Iterable[Place], begins: Hook, ends: Hook, *, takes: in
                 _patch(kind, name, begins, ends, takes)
 
 
-def imported(places: Iterable[Place]) -> list[type]:
-    kinds = (getattr(sys.modules.get(module), owner, None) for module, owner, _ in places)
+def imported_optimizers() -> list[type]:
+    kinds = (getattr(sys.modules.get(module), owner, None) for module, owner, _ in UPDATES)
     return [kind for kind in kinds if isinstance(kind, type)]
 
 

@@ -22,7 +22,7 @@ from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
 from ..levers.training_objects import Call, Root, alive
 from .boundaries import Mode
-from .hooked_methods import UPDATES, imported
+from .hooked_methods import imported_optimizers
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"
@@ -44,7 +44,7 @@ def before_freezing() -> None:
 
 def _listed() -> Iterator[Any]:
     # `isinstance` would make proxies load what they stand for
-    wanted = nn.Module, Optimizer, *imported(UPDATES)
+    wanted = nn.Module, Optimizer, *imported_optimizers()
     listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
     frozen = alive(ref() for ref in _frozen)
     yield from {id(one): one for one in chain(frozen, listed)}.values()
@@ -57,7 +57,7 @@ class Survey:
         self.optimizers: list[Any] = []
         """PyTorch's, and those of a library's own."""
         modules: list[nn.Module] = []
-        kinds = Optimizer, *imported(UPDATES)
+        kinds = Optimizer, *imported_optimizers()
         for thing in _listed():
             if isinstance(thing, kinds):
                 self.optimizers.append(thing)

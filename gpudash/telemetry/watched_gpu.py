@@ -57,11 +57,11 @@ class WatchedGpu:
         self.uuid = uuid
         self._take = take
         self._training = training
-        self._slow: Reader[GpuReading] = Reader(uuid, self._read_slow, SLOW_S)
-        self._fast = Reader(uuid, self._read_fast, FAST_S, self._pass_on)
-        self._readers: list[Reader[GpuReading] | Reader[EnergyTick]] = [self._slow, self._fast]
+        self._slow: _Reader[GpuReading] = _Reader(uuid, self._read_slow, SLOW_S)
+        self._fast = _Reader(uuid, self._read_fast, FAST_S, self._pass_on)
+        self._readers: list[_Reader[GpuReading] | _Reader[EnergyTick]] = [self._slow, self._fast]
         if energy:
-            self._readers.append(Reader(uuid, TickReader(uuid).next, TICK_S, self._pass_on))
+            self._readers.append(_Reader(uuid, TickReader(uuid).next, TICK_S, self._pass_on))
 
     @property
     def missing(self) -> str | None:
@@ -108,7 +108,7 @@ class WatchedGpu:
         self._take(self, reading)
 
 
-class Reader(Generic[FoundT]):
+class _Reader(Generic[FoundT]):
     """One kind of reading of one GPU, again and again, on a thread of its own."""
 
     def __init__(

@@ -67,7 +67,7 @@ ALIGNED_WITHIN_US = 1.0
 """Accuracy of the alignment of host and device clocks; times have ns resolution."""
 
 
-class NoTraceError(Exception):
+class _NoTraceError(Exception):
     """The file is no trace; the text says why."""
 
 
@@ -103,7 +103,7 @@ class _TracedDevice(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class TraceDocument(msgspec.Struct, frozen=True):
+class _TraceDocument(msgspec.Struct, frozen=True):
     """The file, or a piece of it that was completed to a document."""
 
     traceEvents: list[_FileEvent] | None = None  # noqa: N815 – torch's names
@@ -127,7 +127,7 @@ class _EventColumns:
         self._profiled: Profiled | None = None
         self._is_trace = self._is_cut = False
 
-    def add(self, document: TraceDocument | None) -> None:
+    def add(self, document: _TraceDocument | None) -> None:
         """None marks a file that ends early."""
         if document is None:
             self._is_cut = True
@@ -162,11 +162,11 @@ class _EventColumns:
             self._columns[column].append(np.fromiter(values, dtype, len(kept)))
 
     def trace(self, name: str) -> Trace:
-        """May raise NoTraceError."""
+        """May raise _NoTraceError."""
         if not self._is_trace:
-            raise NoTraceError("it has no traceEvents")
+            raise _NoTraceError("it has no traceEvents")
         if not self._whats:
-            raise NoTraceError("none of its events is an operator, a CUDA call or a kernel")
+            raise _NoTraceError("none of its events is an operator, a CUDA call or a kernel")
         raw_names = dict.fromkeys(name for _, name, *_ in self._whats)
         names, index_of = tuple(map(plain, raw_names)), {one: i for i, one in enumerate(raw_names)}
         kind = np.array([_kind(one, plain(name)) for one, name, *_ in self._whats], np.uint8)
@@ -175,7 +175,7 @@ class _EventColumns:
         lanes = self._lanes(dict.fromkeys(places), streams)
         lane_of = {place: i for i, place in enumerate(lanes)}
         if len(lanes) > MOST_LANES:
-            raise NoTraceError("it has more threads than can be shown")
+            raise _NoTraceError("it has more threads than can be shown")
         order = np.argsort(np.concatenate(self._columns["begin_us"]), kind="stable")
         column = {key: np.concatenate(self._columns.pop(key))[order] for key in [*self._columns]}
         first_us, what = column["begin_us"][0], column["what"]
@@ -189,7 +189,7 @@ class _EventColumns:
             launch=_launches(kind, column["correlation"]),
             bytes=column["bytes"],
         )
-        kept = consistent(events, self._until_us - first_us)
+        kept = _consistent(events, self._until_us - first_us)
         if len(kept) and (stray_us := kept.begin_us[0]):  # the first event had an impossible time
             kept = msgspec.structs.replace(kept, begin_us=kept.begin_us - stray_us)
             first_us += stray_us
@@ -284,7 +284,7 @@ def _steps(events: TraceEvents, names: tuple[str, ...]) -> tuple[TraceStep, ...]
     return tuple(steps)
 
 
-def consistent(events: TraceEvents, until_us: float = np.inf) -> TraceEvents:
+def _consistent(events: TraceEvents, until_us: float) -> TraceEvents:
     """Leave out events that contradict themselves or others.
 
     No device event begins before its launch or the host's first event, or ends after the recording.
@@ -329,7 +329,7 @@ TAIL_BYTES = 16 << 10
 """End of a piece that nearly always contains its last border."""
 OPENING = b'{"traceEvents":['
 CLOSING = b"]}"
-_decode = msgspec.json.Decoder(TraceDocument).decode
+_decode = msgspec.json.Decoder(_TraceDocument).decode
 
 
 def read(path: Path) -> Trace:
@@ -343,7 +343,7 @@ def read(path: Path) -> Trace:
     except (OSError, zlib.error) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise UsageError(f"cannot read {shown}: {_inside(why)}") from error
-    except (msgspec.ValidationError, NoTraceError) as error:
+    except (msgspec.ValidationError, _NoTraceError) as error:
         why = f"{_inside(str(error))}; valid: what its export_chrome_trace wrote"
         raise UsageError(f"{shown} is no trace of torch.profiler: {why}") from error
     except (msgspec.DecodeError, RecursionError, ValueError) as error:  # text that is not UTF-8
@@ -356,7 +356,7 @@ def _inside(sentence: str) -> str:
 
 
 def _read(
-    path: Path, documents: Callable[[Iterator[bytes]], Iterator[TraceDocument | None]]
+    path: Path, documents: Callable[[Iterator[bytes]], Iterator[_TraceDocument | None]]
 ) -> Trace:
     columns = _EventColumns()
     with open_input(path) as file:
@@ -374,7 +374,7 @@ def _unpacked(file: IO[bytes]) -> Iterator[bytes]:
         yield unpack.decompress(data)
 
 
-def _pieces(data: Iterator[bytes]) -> Iterator[TraceDocument | None]:
+def _pieces(data: Iterator[bytes]) -> Iterator[_TraceDocument | None]:
     """Yield documents of less than a megabyte, and a final None if the file ends early."""
     opening, rest = b"", bytearray()
     for piece in data:
@@ -393,19 +393,19 @@ def _pieces(data: Iterator[bytes]) -> Iterator[TraceDocument | None]:
         yield None
 
 
-def _at_once(data: Iterator[bytes]) -> Iterator[TraceDocument]:
+def _at_once(data: Iterator[bytes]) -> Iterator[_TraceDocument]:
     whole = bytearray()
     for piece in data:
         whole += piece
         _refuse_larger(whole)
     if not whole.strip():
-        raise NoTraceError("it is empty")
+        raise _NoTraceError("it is empty")
     yield _decode(whole)
 
 
 def _refuse_larger(data: bytearray) -> None:
     if len(data) > LARGEST_BYTES:
-        raise NoTraceError("above 1 GiB its events must be laid out as torch writes them")
+        raise _NoTraceError("above 1 GiB its events must be laid out as torch writes them")
 
 
 def _last_border(data: bytes) -> re.Match[bytes] | None:

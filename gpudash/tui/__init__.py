@@ -4,7 +4,7 @@ import importlib
 import sys
 
 
-def import_without(absent: str, name: str) -> None:
+def _import_without(absent: str, name: str) -> None:
     """Import a module as if `absent` were not installed, unless that is loaded already."""
     if absent in sys.modules:
         importlib.import_module(name)
@@ -16,4 +16,4 @@ def import_without(absent: str, name: str) -> None:
         del sys.modules[absent]
 
 
-import_without("ssl", "asyncio")  # OpenSSL takes 4 MB, and the dashboard needs no TLS
+_import_without("ssl", "asyncio")  # OpenSSL takes 4 MB, and the dashboard needs no TLS

@@ -20,7 +20,7 @@ FILL = 0.7
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 
 
-class Ink(msgspec.Struct, frozen=True):
+class _Ink(msgspec.Struct, frozen=True):
     """A colour: the theme's own if its contrast suffices, or a hue at a fixed contrast."""
 
     colour: str
@@ -34,67 +34,67 @@ class Ink(msgspec.Struct, frozen=True):
 
 
 HUES = {
-    "line-0": Ink("#80a0a8", 3.3),  # waiting for data
-    "line-1": Ink("#c8904a", 6.2),  # copy
-    "line-2": Ink("#8a62f0", 3.2),  # prepare, encode
-    "line-3": Ink("#3fae5a", 4.2),  # forward
-    "line-4": Ink("#f07ab8", 5.6),  # backward
-    "line-5": Ink("#e8d030", 7.4),  # optimizer
-    "line-6": Ink("#9ac23a", 3.8),  # graph
-    "line-7": Ink("#d05a5a", 4.6),  # communication
-    "line-8": Ink("#50a8f0", 5.0),  # rollout
-    "line-9": Ink("#58b8a8", 5.2),  # forward, frozen
-    "line-10": Ink("#b09a88", 3.4),  # your code
-    "rate": Ink("#3a90f0", 4.0),  # throughput, and the device's readings
-    "host": Ink("#20c0b0", 6.0),
-    "a": Ink("#3a90f0", 4.0),
-    "b": Ink("#f08a3c", 6.0),
+    "line-0": _Ink("#80a0a8", 3.3),  # waiting for data
+    "line-1": _Ink("#c8904a", 6.2),  # copy
+    "line-2": _Ink("#8a62f0", 3.2),  # prepare, encode
+    "line-3": _Ink("#3fae5a", 4.2),  # forward
+    "line-4": _Ink("#f07ab8", 5.6),  # backward
+    "line-5": _Ink("#e8d030", 7.4),  # optimizer
+    "line-6": _Ink("#9ac23a", 3.8),  # graph
+    "line-7": _Ink("#d05a5a", 4.6),  # communication
+    "line-8": _Ink("#50a8f0", 5.0),  # rollout
+    "line-9": _Ink("#58b8a8", 5.2),  # forward, frozen
+    "line-10": _Ink("#b09a88", 3.4),  # your code
+    "rate": _Ink("#3a90f0", 4.0),  # throughput, and the device's readings
+    "host": _Ink("#20c0b0", 6.0),
+    "a": _Ink("#3a90f0", 4.0),
+    "b": _Ink("#f08a3c", 6.0),
 }
 
 EVENTS = {
-    "operator": Ink("#20c0b0", 6.0),
-    "python": Ink("#8a62f0", 5.0),
-    "runtime": Ink("#80a0a8", 5.0),
-    "sync": Ink("$error", 4.0),
-    "annotation": Ink("#9ac23a", 5.5),
-    "kernel": Ink("#3a90f0", 5.5),
-    "copy": Ink("#c8904a", 6.2),
-    "set": Ink("#c8904a", 6.2),
-    "collective": Ink("#f07ab8", 5.6),
-    "overlap": Ink("#e8d030", 7.4),
+    "operator": _Ink("#20c0b0", 6.0),
+    "python": _Ink("#8a62f0", 5.0),
+    "runtime": _Ink("#80a0a8", 5.0),
+    "sync": _Ink("$error", 4.0),
+    "annotation": _Ink("#9ac23a", 5.5),
+    "kernel": _Ink("#3a90f0", 5.5),
+    "copy": _Ink("#c8904a", 6.2),
+    "set": _Ink("#c8904a", 6.2),
+    "collective": _Ink("#f07ab8", 5.6),
+    "overlap": _Ink("#e8d030", 7.4),
 }
 """Hues of a timeline's events. Their inks: `lit` and `dusk` alternate, `mark` is for partly filled
 cells."""
 
 INKS = {
-    "text": Ink("$foreground", TEXT),
-    "strong": Ink("$foreground", TEXT, bold=True),
-    "dim": Ink("$foreground", TEXT, share=0.75),
-    "head": Ink("$foreground", TEXT, share=0.75, bold=True),
-    "faint": Ink("$foreground", TEXT, share=0.55),
-    "idle": Ink("$foreground", MARK, share=0.4),
-    "good": Ink("$text-success", TEXT),
-    "better": Ink("$text-success", TEXT, bold=True),
-    "busy": Ink("$text-warning", TEXT),
-    "bad": Ink("$text-error", TEXT, bold=True),
-    "key": Ink("$foreground", TEXT, bold=True),  # no hue: a theme's accents mean other things
-    "border": Ink("$foreground", 1.5, share=0.3),  # faint: only the focused border has a meaning
-    "focus": Ink("$primary", TEXT, bold=True),
-    "cursor": Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
+    "text": _Ink("$foreground", TEXT),
+    "strong": _Ink("$foreground", TEXT, bold=True),
+    "dim": _Ink("$foreground", TEXT, share=0.75),
+    "head": _Ink("$foreground", TEXT, share=0.75, bold=True),
+    "faint": _Ink("$foreground", TEXT, share=0.55),
+    "idle": _Ink("$foreground", MARK, share=0.4),
+    "good": _Ink("$text-success", TEXT),
+    "better": _Ink("$text-success", TEXT, bold=True),
+    "busy": _Ink("$text-warning", TEXT),
+    "bad": _Ink("$text-error", TEXT, bold=True),
+    "key": _Ink("$foreground", TEXT, bold=True),  # no hue: a theme's accents mean other things
+    "border": _Ink("$foreground", 1.5, share=0.3),  # faint: only the focused border has a meaning
+    "focus": _Ink("$primary", TEXT, bold=True),
+    "cursor": _Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
     **HUES,
     **{
-        f"fill-{name.removeprefix('line-')}": Ink(
+        f"fill-{name.removeprefix('line-')}": _Ink(
             hue.colour, MARK + FILL * (hue.contrast - MARK), share=FILL, printed_on=True
         )
         for name, hue in HUES.items()
     },
-    **{f"mark-{name}": Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
+    **{f"mark-{name}": _Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
     **{
-        f"lit-{name}": Ink(ink.colour, ink.contrast, printed_on=True)
+        f"lit-{name}": _Ink(ink.colour, ink.contrast, printed_on=True)
         for name, ink in EVENTS.items()
     },
     **{
-        f"dusk-{name}": Ink(ink.colour, MARK, share=FILL, printed_on=True)
+        f"dusk-{name}": _Ink(ink.colour, MARK, share=FILL, printed_on=True)
         for name, ink in EVENTS.items()
     },
 }

@@ -314,18 +314,13 @@ TIMELINE_KEYS = (
 """Keys of the profile's screen."""
 
 
-def replaying(player_keys: Iterable[Key], keys: Iterable[Key]) -> tuple[Key, ...]:
-    """Let the player's keys lose their other actions."""
-    player_keys = tuple(player_keys)
-    played = {name for key in player_keys for name in key.keys.split(",")}
-    return player_keys + tuple(
-        msgspec.structs.replace(key, keys=",".join(rest))
-        for key in keys
-        if (rest := [name for name in key.keys.split(",") if name not in played])
-    )
-
-
-REPLAY_KEYS = replaying(PLAYER_KEYS, KEYS)
+_PLAYED = {name for key in PLAYER_KEYS for name in key.keys.split(",")}
+REPLAY_KEYS = PLAYER_KEYS + tuple(
+    msgspec.structs.replace(key, keys=",".join(rest))
+    for key in KEYS
+    if (rest := [name for name in key.keys.split(",") if name not in _PLAYED])
+)
+"""The player's keys lose their other actions."""
 
 ACTIVE: ContextVar[Iterable[Key]] = ContextVar("active", default=KEYS)
 """The keys of the running dashboard."""

@@ -12,12 +12,13 @@ from typing import TypeVar
 import msgspec
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from gpudash import format as fmt
 from gpudash.forecast import Need, forecast
 from gpudash.instrument.clock import Mark
-from gpudash.instrument.collectives import Collectives
+from gpudash.instrument.collectives import Collectives, collectives_of
 from gpudash.instrument.device import (
     DeviceMemory,
     capacity_mib,
@@ -25,6 +26,7 @@ from gpudash.instrument.device import (
     give_back,
     reset_peak,
 )
+from gpudash.instrument.last_gradient import LastGradient
 from gpudash.instrument.memory_history import MemoryHistory
 from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
@@ -36,8 +38,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Note
 from gpudash.training.block_queue import difference
 from gpudash.training.commanded import CommandedTraining, OutOfMemory, Refusal, Return, phrase
-from gpudash.worker.gradient_sync import CommunicationMarks
-from gpudash.worker.phases import PHASES, phases_of_ranks
+from gpudash.worker.phases import COMMUNICATION, PHASES, phases_of_ranks
 from workloads.levers import LeverError
 from workloads.memory import is_out_of_memory
 from workloads.own.loading import failure
@@ -78,6 +79,41 @@ MIN_AHEAD = 2
 WATCHED_STEPS = 2
 """Steps after a start or a change whose allocations are recorded, in case memory runs out. The
 second one has all that a step needs."""
+
+
+class _CommunicationMarks:
+    """Marks exposed communication in the backward pass of a module with averaged gradients."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self._last = LastGradient(module, self._mark_communication, self._mark_backward)
+        self._mark: Mark = _unmarked
+
+    def marked(self, mark: Mark) -> Mark:
+        """Return a mark for an iteration, which also marks the end of the last gradient."""
+        self._mark = mark
+        return self._begin
+
+    def collectives(self) -> Collectives:
+        if isinstance(self.module, DistributedDataParallel):
+            return collectives_of(self.module)
+        return Collectives()
+
+    def _begin(self, phase: str, /) -> None:
+        if phase == "optimizer":
+            self._last.end()
+        self._mark(phase)
+        if phase == "backward":
+            self._last.begin()
+
+    def _mark_communication(self) -> None:
+        self._mark(COMMUNICATION)
+
+    def _mark_backward(self) -> None:
+        self._mark("backward")
+
+
+def _unmarked(_phase: str, /) -> None: ...
 
 
 class _WorkloadLevers:
@@ -164,7 +200,7 @@ class WorkloadTraining(CommandedTraining):
         """Whether steps are measured; False: only trained."""
         self.enough: float = MIN_AHEAD
         """Enqueued steps that keep the device busy; set by the loop, from this on."""
-        self._gradient_sync = CommunicationMarks(training.averaged) if self.is_shared else None
+        self._gradient_sync = _CommunicationMarks(training.averaged) if self.is_shared else None
         self.segment_from = 0, time.monotonic()
         """Batches taken before the present segment, and when it began."""
         self._begin: Callable[[], Mark] = self.clock.begin
@@ -287,7 +323,7 @@ class WorkloadTraining(CommandedTraining):
         reset_peak(self.device)
         self._warm_from_step = training.trained_steps + training.warmup_steps
         if self._gradient_sync is not None and self._gradient_sync.module is not training.averaged:
-            self._gradient_sync = CommunicationMarks(training.averaged)
+            self._gradient_sync = _CommunicationMarks(training.averaged)
         new = [note for note in training.notes.values() if note not in self._noted]
         self._noted.update(new)  # printed once, however often a comparison switches
         for note in new if self.speaks else ():

@@ -153,7 +153,7 @@ def test_the_parts_of_a_backward_pass_are_recorded_as_means_and_read_again(tmp_p
     for row in rows_of(messages):
         for one in row.ranks:
             assert one.parts_ms == {"backward": parts_ms[one.rank]}
-        for rank, body in unfold(row):
+        for rank, body in unfold(row, {}, {}):
             for step in body.steps if isinstance(body, Progress) else ():
                 assert step.parts_ms == {"backward": pytest.approx(parts_ms[rank])}
     long_ms = cut({0: (10.000001, 12.500001), 1: parts_ms[1]})

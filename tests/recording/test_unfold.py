@@ -31,7 +31,7 @@ def test_an_unfolded_interval_folds_into_itself(lengths):
     readings = [host(BEGAN_S + 1e-4, 150.0, core_wait_pct=3.0), gpu(BEGAN_S + 1e-4, power_w=7.0)]
     row, *others = folded([*items, *readings], end_s, 5.0)
     assert not others
-    messages = [body for _, body in unfold(row)]
+    messages = [body for _, body in unfold(row, {}, {})]
     assert [type(one) for one in messages] == [Progress, HostReading, GpuReading]
     progress = messages[0]
     assert sum(step.count for step in progress.steps) == len(lengths)
@@ -59,7 +59,7 @@ def test_a_pause_within_a_row_separates_its_steps():
         Burst(pytest.approx(BEGAN_S), ((pytest.approx(50.0), 2),)),
         Burst(pytest.approx(BEGAN_S + 0.2), ((pytest.approx(50.0), 5),)),
     )
-    (_, progress), *_ = unfold(row)
+    (_, progress), *_ = unfold(row, {}, {})
     assert [step.finished_s - BEGAN_S for step in progress.steps] == pytest.approx([0.1, 0.45])
 
 
@@ -72,7 +72,7 @@ def test_a_step_longer_than_a_row_begins_in_one_before():
 
 def test_a_row_without_a_report_tells_of_no_progress():
     (row,) = folded([host(BEGAN_S + 0.1)], BEGAN_S + 0.5, 0.5)
-    assert [type(body) for _, body in unfold(row)] == [HostReading]
+    assert [type(body) for _, body in unfold(row, {}, {})] == [HostReading]
 
 
 def test_values_of_a_gpu_that_a_row_lacks_come_from_a_reading():
@@ -80,7 +80,7 @@ def test_values_of_a_gpu_that_a_row_lacks_come_from_a_reading():
     run = Trainer()
     items = [run.start(), first, *run.steps(20)]
     row, *_ = folded(items, run.now_s, 0.5)
-    *_, (_, reading) = unfold(row, {first.uuid: first})
+    *_, (_, reading) = unfold(row, {first.uuid: first}, {})
     assert (reading.name, reading.number("mem_total_mib")) == (first.name, 1e5)
 
 
@@ -92,7 +92,7 @@ def test_rows_with_energy_are_a_counter_that_begins_anew_after_one_without():
     def read(energy_j):
         known = row.gpus[0].values | ({} if energy_j is None else {"energy_j": energy_j})
         metered = replace(row, gpus=(replace(row.gpus[0], values=known),))
-        *_, (_, reading) = unfold(metered, None, counters)
+        *_, (_, reading) = unfold(metered, {}, counters)
         assert reading.energy_at_s in (None, reading.at_s)
         return reading.number("energy_j")
 

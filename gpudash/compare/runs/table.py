@@ -37,7 +37,7 @@ def _parts(
 ) -> str:
     differing, remarked = (
         "\n".join(f"{bullet}{line}" for line in lines)
-        for lines in (_differing(found.differences), remarks(found))
+        for lines in (_differing(found.differences), _remarks(found))
     )
     return "\n\n".join((files, differing, table(cells(found)), remarked))
 
@@ -46,7 +46,7 @@ def cells(found: RunComparison) -> list[list[str]]:
     return [HEAD, *(_row(one, found) for one in found.matched)]
 
 
-def remarks(found: RunComparison) -> list[str]:
+def _remarks(found: RunComparison) -> list[str]:
     short = any(one.ratio is not None and one.low is None for one in found.matched)
     return [
         *alone(found),

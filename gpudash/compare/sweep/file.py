@@ -133,7 +133,7 @@ class SweepFile:
         self._hidden = False
         """Whether the file to replace still exists: nothing has been measured yet."""
         if resume:
-            earlier = _read_provenance(path, "resume")
+            earlier = _read_provenance(path)
             if not earlier.agrees_with(provenance):
                 raise UsageError(
                     f"{shown(path)} holds another sweep; --resume needs its very command: "
@@ -274,7 +274,7 @@ def _row(cells: dict[str, str]) -> BlockRow:
     return row
 
 
-def _read_provenance(path: Path, verb: str = "read") -> Provenance:
+def _read_provenance(path: Path) -> Provenance:
     """May raise UsageError."""
     beside = path_beside(path)
     try:
@@ -284,7 +284,7 @@ def _read_provenance(path: Path, verb: str = "read") -> Provenance:
     except DamagedError as error:
         is_another = isinstance(error.__cause__, msgspec.ValidationError)  # a recording's, say
         why = " is not a sweep's file" if is_another else " is damaged"
-    raise UsageError(f"cannot {verb} {shown(path)}: {shown(beside)}{why}")
+    raise UsageError(f"cannot resume {shown(path)}: {shown(beside)}{why}")
 
 
 def _reopen(path: Path) -> int:

@@ -1,4 +1,4 @@
-"""Plot a sweep's table; the only module that imports matplotlib, an optional extra."""
+"""Plot a sweep's table: with matplotlib, an optional extra, or as bars in a terminal."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -14,6 +14,7 @@ from gpudash.output_file import replace_file
 from gpudash.recording.files import shown
 
 SUFFIXES = (".svg", ".png")
+MOST_COLUMNS = 100
 
 
 def check(path: Path) -> None:
@@ -33,18 +34,36 @@ def draw(path: Path, title: str, grid: Grid, results: Sequence[Sequence[SettingR
     for column, settings in enumerate(grid.columns):
         rates = [row[column].samples_per_s or 0.0 for row in results]
         at = [index + (column + 0.5) * thick - 0.4 for index in range(len(grid.rows))]
-        bars = axes.barh(at, rates, thick, label=label(settings, grid.columns))
-        axes.bar_label(bars, [_note(row[column]) for row in results], fontsize=7, padding=3)
+        drawn = axes.barh(at, rates, thick, label=label(settings, grid.columns))
+        axes.bar_label(drawn, [_note(row[column]) for row in results], fontsize=7, padding=3)
     axes.set_yticks(range(len(grid.rows)), [pairs(row) for row in grid.rows])
     axes.invert_yaxis()  # top to bottom, as in the table
     axes.margins(x=0.3)  # room for the notes beside the bars
     axes.set_xlabel("samples/s")
     axes.set_title(title, fontsize=9, wrap=True)
     figure.legend(loc="outside lower left", fontsize=7)
-    drawn = BytesIO()
-    figure.savefig(drawn, format=path.suffix[1:].lower())
+    file = BytesIO()
+    figure.savefig(file, format=path.suffix[1:].lower())
     with writing(path):
-        replace_file(path, drawn.getvalue())
+        replace_file(path, file.getvalue())
+
+
+def bars(grid: Grid, results: Sequence[Sequence[SettingResult]], columns: int) -> str:
+    """Empty without two settings that were measured."""
+    rates = {
+        pairs(row | column): result.samples_per_s
+        for row, of_row in zip(grid.rows, results, strict=True)
+        for column, result in zip(grid.columns, of_row, strict=True)
+        if result.samples_per_s is not None
+    }
+    if len(rates) < 2:
+        return ""
+    import plotext  # noqa: PLC0415  # only where a person looks
+
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.simple_bar([*rates], [*rates.values()], width=min(columns, MOST_COLUMNS))
+    return f"samples/s\n{plotext.uncolorize(plotext.build()).rstrip()}"
 
 
 def _note(result: SettingResult) -> str:

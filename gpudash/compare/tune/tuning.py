@@ -52,7 +52,7 @@ TUNE = "tune"
 """Stands for the lever where a tune is shown as a comparison."""
 
 
-class TuneProgress(msgspec.Struct, frozen=True, kw_only=True):
+class _TuneProgress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a tune is; replaced as a whole, so any thread may read it."""
 
     racing: str = ""
@@ -126,7 +126,7 @@ class Tuning(BlockTrial):
         """The values of the levers before the tune."""
         self.cannot_tell = False
         """Whether others load the machine so much that nothing could be proven."""
-        self.course = TuneProgress()
+        self.course = _TuneProgress()
         """How far it is."""
         self.hurt = ""
         """What it has done to the training, as a clause: a loss that stayed no number."""
@@ -441,7 +441,7 @@ class Tuning(BlockTrial):
 
     def _show(self) -> None:
         search = self._search
-        self.course = TuneProgress(
+        self.course = _TuneProgress(
             racing=search.racing,
             left=search.left,
             leader=search.leader,

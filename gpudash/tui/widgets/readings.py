@@ -81,13 +81,13 @@ class Activity(TimePanel):
         fitting = self._fitting(width, height)
         yield from _reading_rows(fitting, series, view, width)
         if self._has_curve(height - len(self._why(width, height))):
-            yield from self._curve(width, LEAST_ROWS)
+            yield from self._curve(width)
 
-    def _curve(self, width: int, rows: int) -> Iterator[Parts]:
+    def _curve(self, width: int) -> Iterator[Parts]:
         series, time_range = self._snapshot.series, self.range_in(width)
         runs = axes.cut(series.of(DRAWN), bins_of(series.at_s, time_range), time_range, series.at_s)
         yield ((f" {METRICS[DRAWN].label}, %", "dim"),)
-        yield from curves((line_of("rate", runs),), 100.0, time_range, rows, gutter_of(width))
+        yield from curves((line_of("rate", runs),), 100.0, time_range, LEAST_ROWS, gutter_of(width))
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
         lines, series = device_lines(self._snapshot), self._snapshot.series

@@ -48,7 +48,7 @@ SUMMARY_FROM = 18
 """Rows from which half of the room is the summary's."""
 
 
-class Places(msgspec.Struct, frozen=True):
+class _Places(msgspec.Struct, frozen=True):
     """The layout of a profile in a widget of some size, from top to bottom."""
 
     gutter: int
@@ -71,7 +71,7 @@ class Places(msgspec.Struct, frozen=True):
         return self.all_steps + self.steps + 1
 
 
-def places(view: TraceView, width: int, height: int) -> Places:
+def places(view: TraceView, width: int, height: int) -> _Places:
     rows, steps = view.timeline.rows, view.timeline.trace.steps
     longest = max((cell_len(_label(row)) for row in rows), default=0) + 3
     gutter = min(longest, GUTTER, width // 3)
@@ -85,7 +85,7 @@ def places(view: TraceView, width: int, height: int) -> Places:
     lanes = max(min(len(rows), most), 1)
     details = max(min(room - lanes, least), 0)
     summary = max(room - lanes - details, 0)
-    return Places(gutter, columns, all_steps, borders, lanes, details, summary, has_shares)
+    return _Places(gutter, columns, all_steps, borders, lanes, details, summary, has_shares)
 
 
 def _rows_in_sight(rows: Sequence[Row], cursor: int, height: int) -> list[int]:
@@ -136,7 +136,7 @@ def timeline_rows(view: TraceView, width: int, height: int) -> Iterator[Parts]:
     yield from details_rows(view, view.details(cell_us), width)[: where.details]
 
 
-def _all_steps(view: TraceView, where: Places, width: int) -> Iterator[Parts]:
+def _all_steps(view: TraceView, where: _Places, width: int) -> Iterator[Parts]:
     whole = replace(view, span=span_of(view.span.whole_us))
     steps, row = view.timeline.trace.steps, view.timeline.rows[0]
     yield rule(f"all {len(steps):,} steps · {duration(view.span.whole_us)}", width)
@@ -296,7 +296,7 @@ class Lanes(Painted):
         return self.view.span.length_us / self._places.columns
 
     @property
-    def _places(self) -> Places:
+    def _places(self) -> _Places:
         return places(self.view, *self.size)
 
     def show(self, view: TraceView) -> None:
