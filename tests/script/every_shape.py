@@ -34,7 +34,8 @@ def train(_process, file, names, how):
 
 
 def main():
-    import_compiler()
+    if not Path("/dev/nvidiactl").exists():  # on a GPU that begins CUDA, which no fork outlives
+        import_compiler()
     results = {}
     with tempfile.NamedTemporaryFile() as file:
         for name, *of in PROCESSES:  # one at a time, not to slow each other
