@@ -50,6 +50,7 @@ def test_the_bare_loop_prints_one_json_line(
     tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
     levers = ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
