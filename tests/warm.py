@@ -48,7 +48,9 @@ def python(*words, cwd=None):
     return subprocess.CompletedProcess(words, 0, *printed)
 
 
-PROGRAM = """#!{python} -IS
+PROGRAM = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"  # as pip: a path may have blanks
+'''
 import json, os, signal, socket, sys
 server = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 server.connect({address!r})

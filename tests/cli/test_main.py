@@ -100,6 +100,7 @@ def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
     tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
     arguments = ["--record", "run.csv", "--steps", "30", "--set", "num_workers=1", *ON_CPU]
     arguments += ["--set", "model_scale=small"]

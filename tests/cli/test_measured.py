@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from tests.waiting import PATIENCE_S, done, until
 
 ROOT = Path(__file__).parents[2]
 TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
-TRAIN = f"{sys.executable} {TRAINING} --step-s 0.001 --until never"
+TRAIN = shlex.join([sys.executable, TRAINING, "--step-s", "0.001", "--until", "never"])
+PYTHON = shlex.quote(sys.executable)
 GPUDASH = [sys.executable, "-m", "gpudash"]
 AB = ["ab", "--lever", "num_workers=2,8", "--pairs", "3"]
 VERBS = {
@@ -92,13 +94,13 @@ try:
 except BlockingIOError:
     open("together", "w").close()
 os.set_inheritable(lock, True)
-os.execv(sys.executable, [sys.executable, *{TRAIN.split()[1:]!r}])
+os.execv(sys.executable, [sys.executable, *{shlex.split(TRAIN)[1:]!r}])
 """
 
 
 def test_one_start_trains_after_the_other(tmp_path, folder):
     (tmp_path / "alone.py").write_text(ALONE)
-    (tmp_path / "job.sh").write_text(f"{sys.executable} alone.py; echo went on")
+    (tmp_path / "job.sh").write_text(f"{PYTHON} alone.py; echo went on")
     ours = done(*GPUDASH, *AB, "--starts", "2", "--", "bash", "job.sh", cwd=tmp_path)
     assert ours.returncode == 0, ours.stderr
     assert not (tmp_path / "together").exists()
@@ -128,7 +130,7 @@ print("heard", len(heard), flush=True)
 
 def test_ctrl_c_reaches_the_command_once(tmp_path, folder):
     (tmp_path / "train.py").write_text(COUNTS)
-    terminal = on_terminal("why", "--", "bash", "-c", f"{sys.executable} train.py; :", cwd=tmp_path)
+    terminal = on_terminal("why", "--", "bash", "-c", f"{PYTHON} train.py; :", cwd=tmp_path)
     terminal.expect("ready")
     terminal.sendintr()
     terminal.expect("heard 1\r\n")
@@ -142,7 +144,7 @@ def test_ctrl_c_reaches_the_command_once(tmp_path, folder):
 def test_the_command_may_read_the_terminal(tmp_path):
     code = "print(input('name? ')); print('password?'); print(open('/dev/tty').readline())"
     (tmp_path / "train.py").write_text(code)
-    terminal = on_terminal("why", "--", "bash", "-c", f"{sys.executable} train.py; :", cwd=tmp_path)
+    terminal = on_terminal("why", "--", "bash", "-c", f"{PYTHON} train.py; :", cwd=tmp_path)
     for question, answer in (("name?", "Eve"), ("password?", "secret")):
         terminal.expect_exact(question)
         terminal.sendline(answer)

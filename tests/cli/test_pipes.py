@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 
 import pytest
@@ -48,5 +49,5 @@ def test_a_recording_is_read_without_a_pipe_in_the_place_of_its_json(private, ca
 
 def test_a_trace_may_come_from_another_command(tmp_path):
     (tmp_path / "t.json").write_text(json.dumps({"traceEvents": [step(1, 0.0, 90.0)]}))
-    line = f"{sys.executable} -m gpudash profile --read <(sleep 0.2; cat t.json)"
+    line = f"{shlex.quote(sys.executable)} -m gpudash profile --read <(sleep 0.2; cat t.json)"
     assert done("bash", "-c", line, cwd=tmp_path).stdout.startswith("1 step traced")

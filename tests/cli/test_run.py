@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -113,7 +114,7 @@ def test_its_exit_code_is_ours_as_a_shell_shows_it(tmp_path, gpudash, end, code)
 def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path, gpudash):
     code = "import os, pathlib; run = pathlib.Path(os.environ['_GPUDASH_RUN'])\n"
     code += "print(oct(run.stat().st_mode & 0o777), os.environ['PYTHONPATH'])"
-    found = gpudash("run", "--watch", script(tmp_path, code)).stdout.split()
+    found = gpudash("run", "--watch", script(tmp_path, code)).stdout.strip().split(maxsplit=1)
     assert found == ["0o700", f"{ROOT / 'gpudash' / 'inject'}:{ROOT}"]
 
 
@@ -314,7 +315,7 @@ FULL = "recording to r.jsonl ends: file too large"
 )
 def test_a_full_disk_ends_the_recording_and_not_the_script(quiet, said):
     training = [TRAINING, "--steps", "150", "--exit", "3"]
-    words = " ".join([*RUN, *quiet, "--record", "r.csv", *training])
+    words = shlex.join([*RUN, *quiet, "--record", "r.csv", *training])
     ours = done("bash", "-c", f"ulimit -f 5; exec {words}")
     assert ours.returncode == 3
     *others, last = ours.stderr.splitlines()

@@ -26,7 +26,7 @@ if command:  # what it would run is there
     understand(command)
 """
 STUBS = {
-    "gpudash": f"exec {sys.executable} -c '{GPUDASH}' \"$@\"",
+    "gpudash": f"exec '{sys.executable}' -c '{GPUDASH}' \"$@\"",
     "uv": """
 case "$1 $2" in
   "tool install") case "$3" in gpudash | "gpudash[workloads]") exit 0 ;; esac ;;

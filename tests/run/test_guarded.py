@@ -1,6 +1,7 @@
 """A command that is only measured: whatever it has started ends with it, and with gpudash."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -59,7 +60,7 @@ def hold(place):
 def training(tmp_path):
     """Return a command line in shell's words that trains, and notes that in the folder."""
     (tmp_path / "train.py").write_text(TRAINS)
-    yield f"{sys.executable} {tmp_path / 'train.py'} {tmp_path}"
+    yield shlex.join([sys.executable, str(tmp_path / "train.py"), str(tmp_path)])
     (tmp_path / "enough").touch()
 
 
@@ -163,7 +164,7 @@ while not (folder / "enough").exists():
 
 
 def test_what_ctrl_c_would_not_reach_is_not_interrupted(hold, tmp_path):
-    helper = f"{sys.executable} -c '{HEARS}' {tmp_path}"
+    helper = f"{shlex.quote(sys.executable)} -c '{HEARS}' {tmp_path}"
     held = hold(*shell(f"trap '' INT; {helper} near & setsid {helper} far & wait"))
     until(lambda: len(trains(tmp_path)[1]) == 2)
     held.signal(signal.SIGINT)
