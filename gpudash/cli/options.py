@@ -105,7 +105,7 @@ def add_recording_options(
 def add_destinations(
     group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
 ) -> None:
-    known = [_spelt(name, target) for name, (target, _) in valid.items()]
+    known = [f"{name}:{target}" if target else name for name, (target, _) in valid.items()]
 
     def destination(text: str) -> tuple[str, str]:
         name, colon, target = text.partition(":")
@@ -124,10 +124,6 @@ def add_destinations(
         metavar="NAME:TARGET",
         help=f"{what}: {', '.join(known)}",
     )
-
-
-def _spelt(name: str, target: str) -> str:
-    return f"{name}:{target}" if target else name
 
 
 def once_each(destinations: Iterable[tuple[str, str]]) -> None:

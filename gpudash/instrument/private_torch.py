@@ -23,7 +23,6 @@ class Place(NamedTuple):
 
 
 LOADER = "torch.utils.data.dataloader"
-FETCH = "torch.utils.data._utils.fetch"
 COMPILER = "the compiler asks for our functions: a script's compiled code may not be measured"
 NO_SAMPLES = "without a DataLoader no samples are known"
 NO_LEVER = "the lever is refused with the error"

@@ -6,7 +6,6 @@ The model's outputs get their own order back, so that the script's `view` works 
 Limit: `weight.view(-1)` outside of the model fails meanwhile.
 """
 
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +18,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from ..protocol.records import Settings
 from ..protocol.training import LeverOffer
 from .offers import absent, on_off
-from .training_objects import Call, TrainingObjects, each_tensor, modules_of
+from .training_objects import Call, TrainingObjects, alive, each_tensor, modules_of
 
 SUMMARY = (
     "Keep images and weights in NHWC order, which cuDNN's tensor-core kernels want; "
@@ -41,7 +40,7 @@ class ChannelsLast:
     def update(self, found: TrainingObjects) -> None:
         self._roots = found.roots
         self._is_shared = found.world_size > 1
-        self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
+        self._optimizers = found.optimizer_refs
         if self._on == self._default:  # else the order is the lever's
             self._on = self._default = any(map(_is_channels_last, self._weights()))
 
@@ -85,7 +84,7 @@ class ChannelsLast:
             tensor.data = tensor.data.contiguous(memory_format=_format(on))
         self._hooks = [
             optimizer.register_state_dict_post_hook(self._in_script_order)
-            for optimizer in self._live_optimizers()
+            for optimizer in alive(self._optimizers)
         ]
 
     def around(self) -> Callable[[Call], Call] | None:
@@ -101,7 +100,7 @@ class ChannelsLast:
             return "the weights are views of one storage"
         if any(weight.device.type == "cpu" and weight.is_shared() for weight in weights):  # type: ignore[no-untyped-call]  # in torch
             return "other processes share the weights' memory"
-        for optimizer in self._live_optimizers():
+        for optimizer in alive(self._optimizers):
             name = type(optimizer).__name__
             if not type(optimizer).__module__.startswith("torch.optim") or name in FLATTENING:
                 return f"{name} may need weights in their own order"
@@ -116,15 +115,12 @@ class ChannelsLast:
             if _is_4d(weight)
         )
 
-    def _live_optimizers(self) -> Iterator[Optimizer]:
-        return (optimizer for ref in self._optimizers if (optimizer := ref()))
-
     def _all_tensors(self) -> Iterator[Tensor]:
         for weight in self._weights():
             yield weight
             if weight.grad is not None and not weight.grad.is_sparse:
                 yield weight.grad
-            for optimizer in self._live_optimizers():
+            for optimizer in alive(self._optimizers):
                 state = optimizer.state.get(weight, {})
                 yield from (kept for kept in state.values() if _alike(kept, weight))
 

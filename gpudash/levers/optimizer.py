@@ -8,7 +8,7 @@ import inspect
 import sys
 import weakref
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -33,7 +33,7 @@ from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, LeverOffer
 from .offers import UNKNOWN, choice
 from .rehearsal import reason
-from .training_objects import Root, TrainingObjects
+from .training_objects import Root, TrainingObjects, alive
 
 WITH_FUSED = (SGD, Adam, AdamW, Adagrad)
 """Their fused form differs by less than 1e-7. Subclasses are excluded, as they may compute
@@ -61,7 +61,7 @@ class OptimizerForm:
         self._moved: list[_Moved] = []
 
     def update(self, found: TrainingObjects) -> None:
-        self._optimizers = [weakref.ref(optimizer) for optimizer in found.optimizers]
+        self._optimizers = found.optimizer_refs
         self._roots = found.roots
         if self._moved_to is None:  # else the flags are the lever's
             self._own = _own_form(found.optimizers)
@@ -94,16 +94,13 @@ class OptimizerForm:
             moved.put_back()
         self._moved = []
         if value is not None:
-            self._moved = [_Moved(optimizer, FLAGS[value]) for optimizer in self._live()]
+            self._moved = [_Moved(optimizer, FLAGS[value]) for optimizer in alive(self._optimizers)]
             for moved in self._moved:  # two may share their groups: both know the script's flags
                 moved.move()
         self._moved_to = value
 
-    def _live(self) -> Iterator[Optimizer]:
-        return (optimizer for ref in self._optimizers if (optimizer := ref()))
-
     def _refusal(self, value: str) -> str | None:
-        optimizers = list(self._live())
+        optimizers = alive(self._optimizers)
         if not optimizers:
             return "no optimizer was seen"
         for optimizer in optimizers:

@@ -84,7 +84,7 @@ class Root:
 
 
 def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
-    return alive(root.module for root in roots)
+    return alive(root.module_ref for root in roots)
 
 
 class Feed:
@@ -139,9 +139,9 @@ class TrainingObjects(NamedTuple):
 
     @property
     def optimizers(self) -> tuple[Optimizer, ...]:
-        return tuple(alive(ref() for ref in self.optimizer_refs))
+        return tuple(alive(self.optimizer_refs))
 
 
-def alive(things: Iterable[T | None]) -> list[T]:
+def alive(refs: Iterable[weakref.ref[T]]) -> list[T]:
     """Keep a module that is false: its length may be 0."""
-    return [thing for thing in things if thing is not None]
+    return [thing for ref in refs if (thing := ref()) is not None]

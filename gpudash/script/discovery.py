@@ -54,8 +54,6 @@ class Discovery:
         self._gone: list[int] = []
         self._owners: list[weakref.ref[nn.Module]] = []  # all modules that ever were roots
         self.roots: list[Root] = []
-        self.models = 0
-        """Number of top-level modules that train."""
         self._are_new = False  # some roots are new, and may never be called
         self._looks = 0  # measured steps since then, without a backward pass
         self._parts: Parts | None = None  # submodules that are hooked for one step instead
@@ -144,7 +142,6 @@ class Discovery:
             if other.module is module:
                 remove_hook(other)
         self.frozen = [one for one in self.frozen if one.module not in (None, module)]
-        self.models = len(self.roots)
         install_hook(root, self._listener)
         self._expect_calls()
         self._owners.append(weakref.ref(module))
@@ -173,7 +170,7 @@ class Discovery:
 
     def _parameters(self) -> set[int]:
         """Leave out models that are gone: their parameters' ids may be reused."""
-        modules = alive(ref() for ref in self._owners)
+        modules = alive(self._owners)
         return {one for module in modules for one in parameters_of(module)}
 
     def learn(self, tally: StepCounts, *, timed: bool) -> None:
@@ -218,7 +215,7 @@ class Discovery:
 
     def found(self, loss: Tensor | None, feeds: Loaders, state: State) -> TrainingObjects:
         by_updates = () if state == "passes" else tuple(self.optimizers.values())
-        optimizers = alive(ref() for ref in self.optimizers.values())
+        optimizers = alive(self.optimizers.values())
         roots = tuple(root for root in self.roots if root.module is not None)
         device = device_of(modules_of(roots), optimizers, loss)
         self.is_news, self.device_type = False, device.type
@@ -233,7 +230,7 @@ class Discovery:
             scaler=self.scaler,
             graphs=len(self.graphs) > 0,
             declared=state == "declared",
-            own_optimizer=_library(alive(ref() for ref in by_updates)),
+            own_optimizer=_library(alive(by_updates)),
             other_thread=self.other_thread,
             frozen=tuple(root for root in self.frozen if root.was_called),
             acts=self.acts,

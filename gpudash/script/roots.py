@@ -46,7 +46,7 @@ def _listed() -> Iterator[Any]:
     # `isinstance` would make proxies load what they stand for
     wanted = nn.Module, Optimizer, *imported_optimizers()
     listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
-    frozen = alive(ref() for ref in _frozen)
+    frozen = alive(_frozen)
     yield from {id(one): one for one in chain(frozen, listed)}.values()
 
 

@@ -42,7 +42,6 @@ class RunState:
         self._open_engine = open_engine
         self.plan = plan
         """The plan of the last start, or of the first one to come."""
-        self.player = player
         self.snapshot = Snapshot(workload=plan.workload)
         if player is not None:
             self.snapshot = Snapshot(can=(), playback=Playback(name="…"))

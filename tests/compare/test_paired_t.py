@@ -51,10 +51,6 @@ def balanced_order(pairs, seed):
     return [order for first in block_order(pairs // 2, seed) for order in (first, first[::-1])]
 
 
-def alternating_order(pairs, _seed):
-    return ["AB"] * pairs
-
-
 def compared(
     pairs,
     seed,

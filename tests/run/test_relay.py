@@ -98,11 +98,6 @@ def alone(why):
     return f"gpudash: {why}; the training goes on, unwatched"
 
 
-def free_address():
-    with socket.create_server((LOOPBACK, 0)) as server:
-        return Address(*server.getsockname())
-
-
 # ── relayed messages ─────────────────────────────────────────────────────────────────────
 
 

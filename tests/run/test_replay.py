@@ -8,7 +8,6 @@ what is not exact, and how close it is.
 """
 
 import random
-from collections import Counter
 from contextlib import suppress
 from math import ceil
 from types import SimpleNamespace
@@ -80,12 +79,6 @@ def of_result(row):
     """The row's fields and values, by name."""
     fields = msgspec.structs.asdict(row)
     return fields | fields.pop("values")
-
-
-def alike_in_steps(found, was):
-    """As above: other steps of a row may be counted."""
-    off = Counter(dict(found)), Counter(dict(was))
-    return off[0].total() == off[1].total() and (off[0] - off[1]).total() <= 2
 
 
 def alike_in_ticks(found, was):

@@ -37,7 +37,7 @@ class FakePlayer:
 
 @showing(SHOWN, player=FakePlayer())
 async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training(d):
-    player = d.app.control.player
+    player = d.app.main_screen._player
     for key, call in {
         "space": ("play_or_hold",),
         "left": ("seek", 26.0),
