@@ -7,11 +7,11 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from gpudash.cli.stdout import CLEAR_LINE, complain
+from gpudash.cli.stdout import CLEAR_LINE, complain, drop
 from gpudash.compare.energy import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
@@ -197,9 +197,13 @@ class Printer:
             self._write("\n")
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # no reader any more: the recording goes on
+        try:
             self._stream.write(text)
             self._stream.flush()
+        except BrokenPipeError:  # the recording goes on
+            drop(self._stream)
+        except OSError:
+            return
 
 
 def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:

@@ -5,8 +5,8 @@ import io
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TextIO
 
 from gpudash.errors import OutputError
 from gpudash.format import plain
@@ -49,12 +49,16 @@ def say(text: str, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except OSError as error:
-        # else the interpreter would try again at its end, and print an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             from gpudash.recording.files import reason  # not for each --help
 
             raise OutputError(f"cannot write the output: {reason(error)}") from error
+
+
+def drop(stream: TextIO) -> None:
+    """Lose what nobody reads: the interpreter would try again at its end, and fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def say_json(document: object, indent: int = -1) -> None:
@@ -80,8 +84,12 @@ def passing(text: str) -> Iterator[Callable[[str], None]]:
 
 def complain(text: str) -> None:
     """If even this fails, the exit code has to do."""
-    with suppress(OSError):
+    try:
         print(plain(text), file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        drop(sys.stderr)
+    except OSError:
+        return
 
 
 def complain_of_left_out(lines: int, path: "Path") -> None:

@@ -161,7 +161,7 @@ def test_an_interrupted_recording_is_complete_and_says_where_it_is(
 
 def test_a_closed_progress_output_does_not_end_the_recording(tmp_path: Path) -> None:
     command = [*DOUBLE, "--steps", "30"]
-    environment = worker_double.environment()
+    environment = worker_double.environment(PYTHONUNBUFFERED="")  # as usual
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, env=environment)
     process.stderr.close()
     assert process.wait(90) == 0

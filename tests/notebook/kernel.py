@@ -11,6 +11,7 @@ import importlib
 import io
 import json
 import runpy
+import shlex
 import signal
 import sys
 import types
@@ -63,7 +64,7 @@ class Shell:
         elif word == "unload_ext":
             self.loaded.pop(rest).unload_ipython_extension(self)
         elif word == "run":
-            file, python = rest.replace('"', "").split()
+            file, python = shlex.split(rest)
             before, sys.argv = sys.argv, [file, python]
             self.user_ns |= runpy.run_path(file, run_name="__main__")
             sys.argv = before

@@ -69,16 +69,16 @@ def shell(program):
 
 
 SHAPES = {
-    "a script": lambda training: tuple(training.split()),
+    "a script": lambda training: tuple(shlex.split(training)),
     "a wrapper": lambda training: shell(f"{training}; echo done"),
     "a job in the background": lambda training: shell(f"{training} & wait"),
     "a job left behind": lambda training: shell(f"{training} &"),
     "a session of its own": lambda training: shell(f"setsid {training}; echo done"),
-    "ranks": lambda training: (sys.executable, "-c", RANKS, *training.split()),
-    "a daemon": lambda training: (sys.executable, "-c", DAEMON + TRAINS, training.split()[-1]),
+    "ranks": lambda training: (sys.executable, "-c", RANKS, *shlex.split(training)),
+    "a daemon": lambda training: (sys.executable, "-c", DAEMON + TRAINS, shlex.split(training)[-1]),
     "one that hears nothing": lambda training: (
         *(sys.executable, "-c", DEAF + TRAINS),
-        training.split()[-1],
+        shlex.split(training)[-1],
     ),
 }
 
