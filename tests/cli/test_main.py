@@ -170,7 +170,7 @@ def test_a_closed_progress_output_does_not_end_the_recording(tmp_path: Path) -> 
 
 
 def test_a_disk_that_fills_up_ends_the_run_with_what_was_recorded(tmp_path: Path) -> None:
-    command = f"ulimit -f 2; exec {shlex.join(DOUBLE)}"
+    command = f"ulimit -f 4; exec {shlex.join(DOUBLE)}"
     ended = waiting.done("sh", "-c", command, cwd=tmp_path, env=worker_double.environment())
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1].startswith("gpudash: ")
