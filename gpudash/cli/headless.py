@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from gpudash.cli.stdout import CLEAR_LINE, complain, drop
+from gpudash.cli.stdout import CLEAR_LINE, complain, tell
 from gpudash.compare.energy import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
@@ -197,13 +197,7 @@ class Printer:
             self._write("\n")
 
     def _write(self, text: str) -> None:
-        try:
-            self._stream.write(text)
-            self._stream.flush()
-        except BrokenPipeError:  # the recording goes on
-            drop(self._stream)
-        except OSError:
-            return
+        tell(self._stream, text)  # the recording goes on
 
 
 def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:

@@ -49,14 +49,25 @@ def say(text: str, end: str = "\n") -> None:
     try:
         print(text, end=end, flush=True)
     except OSError as error:
-        drop(sys.stdout)
+        _drop(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             from gpudash.recording.files import reason  # not for each --help
 
             raise OutputError(f"cannot write the output: {reason(error)}") from error
 
 
-def drop(stream: TextIO) -> None:
+def tell(stream: TextIO, text: str) -> None:
+    """Write what may be lost: nobody may read it any more, and a disk may be full."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError:
+        _drop(stream)
+    except OSError:
+        return
+
+
+def _drop(stream: TextIO) -> None:
     """Lose what nobody reads: the interpreter would try again at its end, and fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -84,12 +95,7 @@ def passing(text: str) -> Iterator[Callable[[str], None]]:
 
 def complain(text: str) -> None:
     """If even this fails, the exit code has to do."""
-    try:
-        print(plain(text), file=sys.stderr, flush=True)
-    except BrokenPipeError:
-        drop(sys.stderr)
-    except OSError:
-        return
+    tell(sys.stderr, f"{plain(text)}\n")
 
 
 def complain_of_left_out(lines: int, path: "Path") -> None:

@@ -90,7 +90,7 @@ MOST_BYTES = 16 << 20
 NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def check(name: str, known: Collection[str]) -> None:
+def check_profile(name: str, known: Collection[str]) -> None:
     """Raise UsageError if no profile of this name can be written beside the known ones."""
     if not NAME.fullmatch(name):
         raise UsageError(f"--save {name!r} is not valid; valid: letters, digits, - and _")
@@ -98,7 +98,7 @@ def check(name: str, known: Collection[str]) -> None:
         raise UsageError(f"--save {name}: there is a profile of this name; valid: another name")
 
 
-def write(path: Path, name: str, workload: str, settings: Settings) -> None:
+def save_profile(path: Path, name: str, workload: str, settings: Settings) -> None:
     """Append the profile of a workload's levers to a file. Raises RecordingError."""
     table = "tool.gpudash." if path.name == "pyproject.toml" else ""
     lines = [f"[{table}profiles.{name}.levers.{workload}]"]

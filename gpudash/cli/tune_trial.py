@@ -98,7 +98,7 @@ def main(arguments: argparse.Namespace) -> int:
                 "--save does not go with a command of yours: a profile holds levers of gpudash's "
                 "workloads; the lines of PyTorch are printed"
             )
-        tune_memory.check(arguments.save, arguments.profiles)
+        tune_memory.check_profile(arguments.save, arguments.profiles)
     return (_of_script if arguments.user_command else _of_workload)(arguments)
 
 
@@ -303,7 +303,7 @@ def _save(arguments: argparse.Namespace, workload: str, best: Settings) -> None:
     if not best:
         complain(f"gpudash: no profile {name} was saved: nothing was proven to be faster")
         return
-    tune_memory.write(path, name, workload, best)
+    tune_memory.save_profile(path, name, workload, best)
     complain(f"saved [profiles.{name}] to {shown(path)}: gpudash {workload} --profile {name}")
 
 

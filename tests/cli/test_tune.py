@@ -180,7 +180,7 @@ def test_the_best_is_saved_as_a_profile_beside_what_the_file_has(capfd, printed)
 def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
     path = Path("pyproject.toml")
     path.write_text("[tool.gpudash]\nrate = 2\n")
-    tune_memory.write(path, "fast", "encdec", {"precision": "bf16"})
+    tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
     levers = tomllib.loads(path.read_text())["tool"]["gpudash"]["profiles"]["fast"]["levers"]
     assert levers == {"encdec": {"precision": "bf16"}}
 
@@ -188,7 +188,7 @@ def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
 def test_a_profile_ends_its_lines_as_the_file_does():
     path = Path("pyproject.toml")
     path.write_bytes(b"[tool.gpudash]\r\nrate = 2\r\n")
-    tune_memory.write(path, "fast", "encdec", {"precision": "bf16"})
+    tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
     text = path.read_bytes()
     assert text.startswith(b"[tool.gpudash]\r\nrate = 2\r\n\r\n[tool.gpudash.profiles.fast.")
     assert text.count(b"\n") == text.count(b"\r\n") == 5
@@ -199,7 +199,7 @@ def test_on_a_full_disk_the_file_stays_as_it_is(monkeypatch):
     path.write_text("[tool.gpudash]\nrate = 2\n")
     monkeypatch.setattr("os.write", FullDisk(room=40))
     with pytest.raises(RecordingError, match=r"not saved: pyproject.toml: the disk is full"):
-        tune_memory.write(path, "fast", "encdec", {"precision": "bf16"})
+        tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
     assert path.read_text() == "[tool.gpudash]\nrate = 2\n"
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_cannot_take_it_stays_as_it_is():
     path = Path("gpudash.toml")
     path.write_text("profiles = { a = { rate = 2 } }\n")
     with pytest.raises(RecordingError, match="the profile was not saved"):
-        tune_memory.write(path, "fast", "encdec", {"precision": "bf16"})
+        tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
     assert path.read_text() == "profiles = { a = { rate = 2 } }\n"
 
 
