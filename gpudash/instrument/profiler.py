@@ -25,9 +25,9 @@ from ..errors import first_line
 from ..protocol.commands import PROFILE_LIMIT_S
 from ..protocol.inspections import Flops, Profiled, SyncCall
 from ..protocol.records import encode
-from .device import measure as measure_pinning
 from .flops import ALL, begin_measuring
 from .module_marks import ModuleMarks
+from .pinning import measure as measure_pinning
 from .syncs import SyncWindow
 from .weights import weights_of
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpudash.instrument import device
-from gpudash.instrument.device import MOST_BYTES, measure, sample
+from gpudash.instrument import pinning
+from gpudash.instrument.pinning import MOST_BYTES, measure, sample
 from gpudash.protocol.inspections import Pinning
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -17,7 +17,7 @@ needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 @pytest.fixture(autouse=True)
 def nothing_known():
-    device._measured.cache_clear()
+    pinning._measured.cache_clear()
 
 
 @pytest.fixture
@@ -34,22 +34,22 @@ def no_gpu(monkeypatch):
 @pytest.mark.usefixtures("no_gpu")
 def test_the_best_of_the_repeats_is_scaled_to_a_step_and_the_slowest_is_compared(monkeypatch):
     took_ms = iter([9.0, 8.0, 1.0, 6.0, 1.5, 4.0, 0.25, 0.3, 0.5])
-    monkeypatch.setattr(device, "_ms", lambda run: (run(), next(took_ms))[1])
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), next(took_ms))[1])
     found = measure(CPU, [1024, 48] * 10, 10)
     assert found == Pinning(pin_ms=1, thread_pin_ms=4, copy_ms=0.25, slower=2.0)
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_a_part_of_a_large_batch_stands_for_all_of_it(monkeypatch):
-    monkeypatch.setattr(device, "_ms", lambda run: (run(), 1.0)[1])
-    monkeypatch.setattr(device, "MOST_BYTES", 1024)
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
+    monkeypatch.setattr(pinning, "MOST_BYTES", 1024)
     assert measure(CPU, [4096] * 10, 10) == Pinning(pin_ms=4, thread_pin_ms=4, copy_ms=4)
 
 
 @pytest.mark.usefixtures("no_gpu")
 def test_batches_of_the_same_sizes_are_measured_once(monkeypatch):
     runs = []
-    monkeypatch.setattr(device, "_ms", lambda run: (runs.append(1), run(), 1.0)[2])
+    monkeypatch.setattr(pinning, "_ms", lambda run: (runs.append(1), run(), 1.0)[2])
     found = measure(CPU, [1024, 48] * 10, 10)
     of_a_batch = len(runs)
     assert measure(CPU, [1024, 48] * 3, 3) == found
@@ -60,7 +60,7 @@ def test_batches_of_the_same_sizes_are_measured_once(monkeypatch):
 
 @pytest.mark.usefixtures("no_gpu")
 def test_too_little_memory_is_not_remembered_nor_any_of_it_allocated(monkeypatch):
-    monkeypatch.setattr(device, "_ms", lambda run: (run(), 1.0)[1])
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
     asked, threads = [], torch.get_num_threads()
     for free_bytes, batch in ((1024, [1024]), (3 << 20, [1 << 20])):
         with monkeypatch.context() as full:
@@ -83,7 +83,7 @@ def test_too_little_memory_is_not_remembered_nor_any_of_it_allocated(monkeypatch
     ],
 )
 def test_a_batch_has_the_sizes_of_a_typical_step(copies, monkeypatch):
-    monkeypatch.setattr(device, "_ms", lambda run: (run(), 1.0)[1])
+    monkeypatch.setattr(pinning, "_ms", lambda run: (run(), 1.0)[1])
     found = measure(CPU, copies, 10)
     assert found.pin_ms == pytest.approx(1.0 if len(copies) < 91 else 0.1, rel=0.01)
 
@@ -102,7 +102,7 @@ def test_copies_for_a_loaders_thread_are_small_enough_for_one_thread(monkeypatch
     with TemporaryFile() as file:
         file.write(bytes([1]) * (1 << 20) + bytes([2]) * 16)
         file.flush()
-        device._by_one_thread_ms(locked, file.fileno())
+        pinning._by_one_thread_ms(locked, file.fileno())
     assert max(copied) < 32_768  # at::internal::GRAIN_SIZE
     assert locked[0].eq(1).all()  # all of it was copied
     assert locked[1].eq(2).all()
