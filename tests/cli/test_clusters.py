@@ -138,7 +138,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         until(runs.living)
         step = dashboard(*command, showing=f"{printed}")
         step.expect_exact("num_workers")  # before, leaving asks nothing
-        times = printed.read_text().count("watched")
+        times = printed.read_text().count("watched\n")
         (run,) = runs.living()
         with pytest.raises(Exception, match="watched by another gpudash"):
             run.open()  # one dashboard at a time
@@ -146,7 +146,12 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
         shows(step, "leave").send("l")
         again = f"again    {shlex.join(command)}, as scripted_training.py runs on, and "
         ended(shows(step, re.escape(again), f"prints to {printed}"))
-        until(lambda: printed.read_text().count("watched") > times)  # by the job again
+        until(  # by the job again, for as long as a rate takes
+            lambda: (
+                (text := printed.read_text()).count("watched\n") > times
+                and text.endswith("many steps\n")
+            )
+        )
         over.touch()
         _, errors = job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 3

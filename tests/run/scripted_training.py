@@ -52,6 +52,7 @@ LEVERS = (
 )
 
 LATE_AT = 40
+MANY = 200  # steps that have a rate
 FOUND_AT = 20
 """With `--finds`, the turn in which all levers are known."""
 
@@ -68,13 +69,15 @@ class Training:
         self.listener.bind(str(place.socket(os.getpid())))
         self.listener.listen()
         self.listener.setblocking(False)
-        self.connection = None
+        self.connection, self.watched_from = None, 0
         self.partial = b""
 
     def turn(self):
         self.accept()
         self.receive()
         self.turns += 1
+        if self.connection is not None and self.turns == self.watched_from + MANY:
+            self.tell("watched for many steps")
         if self.turns == FOUND_AT and not self.complete:
             self.complete = True
             self.offer()
@@ -91,9 +94,8 @@ class Training:
         if self.connection is not None:
             connection.close()
             return
-        self.connection = connection
-        if self.tells:
-            print("watched", flush=True)
+        self.connection, self.watched_from = connection, self.turns
+        self.tell("watched")
         can = ("levers", "pause", "blocks", "record", "leave")
         self.send(Hello(can=can, pid=os.getpid(), job=self.job))
         self.offer()
@@ -101,6 +103,10 @@ class Training:
         first = started(time.monotonic(), dict(worker.settings))
         first = in_process(first, pid=os.getpid(), world_size=self.world_size)
         self.send(worker.begin(msgspec.structs.replace(first, segment=worker.segment)))
+
+    def tell(self, text):
+        if self.tells:
+            print(text, flush=True)
 
     def offer(self):
         levers = LEVERS if self.complete else LEVERS[:1]
@@ -157,7 +163,7 @@ def main():
     parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
     parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
     parser.add_argument("--late", type=Path, help="after some steps it waits for it")
-    parser.add_argument("--tells", action="store_true", help="each time that it is watched")
+    parser.add_argument("--tells", action="store_true", help="since when it is watched")
     parser.add_argument("--finds", action="store_true", help="some levers after some steps only")
     arguments = parser.parse_args()
     place = rendezvous.of_environment()
