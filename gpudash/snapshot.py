@@ -26,6 +26,8 @@ from gpudash.protocol.training import (
 ShownState: TypeAlias = Literal[
     "starting", "training", "switching", "paused", "finished", "failed", "stopped"
 ]
+MarkerKind: TypeAlias = Literal["change", "restart", "blocks"] | Aside
+"""`asked`: a pause begins or ends; `blocks`: an A/B or a proof by slowing begins or ends."""
 Values: TypeAlias = tuple[float | None, ...]
 
 ENDED: frozenset[str] = frozenset({"finished", "failed", "stopped"})
@@ -38,7 +40,7 @@ ASIDES: dict[Aside, str] = {
     "profile": "profiling",
     "idle": "no cell trains",
 }
-"""What a training does other than measured steps; `Snapshot.status` begins with this text."""
+"""What a training does other than measured steps."""
 SLOWING = "slowing"
 """The label of the marker at which a proof by slowing begins."""
 AB = "A/B"
@@ -64,6 +66,7 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """A moment on the time axis: a lever change, a pause, a restart."""
 
+    kind: MarkerKind
     at_s: float
     """Seconds since the run began."""
     label: str
@@ -245,6 +248,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     state: ShownState = "starting"
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
+    doing: Aside | None = None
+    """What the training does by itself instead of measured steps, one of `ASIDES`."""
     at_s: float = 0.0
     """Its moment, by the clock that readings are stamped with."""
     elapsed_s: float = 0.0
@@ -326,9 +331,7 @@ def is_live(snapshot: Snapshot) -> bool:
 
 
 def aside(snapshot: Snapshot) -> str:
-    doing = snapshot.status.partition(" – ")[0]
-    by_itself = snapshot.state in ("training", "paused") and doing in ASIDES.values()
-    return doing if by_itself else ""
+    return ASIDES[snapshot.doing] if snapshot.doing is not None else ""
 
 
 def silence(snapshot: Snapshot) -> list[str]:

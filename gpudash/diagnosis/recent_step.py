@@ -279,12 +279,12 @@ def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
     Without an aside the share is None.
     """
     series = snapshot.series
-    breaks_s = [mark.at_s for mark in snapshot.markers if mark.label not in ASIDES]
+    breaks_s = [mark.at_s for mark in snapshot.markers if mark.kind not in ASIDES]
     since_s = max(*breaks_s[-1:], snapshot.elapsed_s - ASIDE_S, 0.0)
-    times = sum(mark.label in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
+    times = sum(mark.kind in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
     if not times:
         return None, 0
-    profiles = [mark for mark in snapshot.markers if mark.label == "profile"]
+    profiles = [mark for mark in snapshot.markers if mark.kind == "profile"]
     first = bisect_left(series.at_s, since_s + series.tick_s)
     columns = (series.at_s, series.of("steps_per_s"), series.of("step_ms"))
     in_steps = [

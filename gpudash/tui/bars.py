@@ -162,9 +162,9 @@ def _edits(undo: str, redo: str) -> list[str]:
 def _change(snapshot: Snapshot) -> Marker | None:
     """Return the marker of the newest lever change since the start, not of pauses or A/Bs."""
     for marker in reversed(snapshot.markers):
-        if "=" in marker.label:
+        if marker.kind == "change":
             return marker
-        if marker.label == "restart":
+        if marker.kind == "restart":
             return None
     return None
 

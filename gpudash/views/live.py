@@ -37,6 +37,7 @@ from gpudash.protocol.session import (
     Verdict,
 )
 from gpudash.protocol.training import (
+    Aside,
     BlocksEnded,
     Hello,
     Note,
@@ -56,6 +57,7 @@ from gpudash.snapshot import (
     BlockShown,
     Hang,
     Marker,
+    MarkerKind,
     Run,
     ShownState,
     Snapshot,
@@ -175,6 +177,7 @@ class LiveView:
             **rate._asdict(),
             state=self._word(),
             status=self._status(now_s),
+            doing=self._doing,
             at_s=now_s,
             elapsed_s=max(ended_s - self._began_s, 0.0),
             training_s=None if process is None else max(ended_s - process.ready_s, 0.0),
@@ -239,10 +242,10 @@ class LiveView:
         if state.at_s < self._began_s:  # a recording that begins with it
             pass
         elif workload == self._known.workload:
-            self._mark(state.at_s, "restart")
+            self._mark("restart", state.at_s, "restart")
         else:
             self._begin_anew(workload, state.at_s)
-            self._mark(state.at_s, f"workload={workload}")
+            self._mark("change", state.at_s, f"workload={workload}")
         self._await("restarting")
 
     def _begin_anew(self, workload: str, at_s: float) -> None:
@@ -350,21 +353,23 @@ class LiveView:
 
     def _pause_or_resume(self, state: State, before: State) -> None:
         if state.why == "asked":
-            self._mark(state.at_s, "paused")
+            self._mark("asked", state.at_s, "paused")
             self._notice = ""
         if before.phase != "paused" or state.phase != "training" or state.starts_after(before):
             return
         if before.why == "asked":
-            self._mark(state.at_s, "resumed")
+            self._mark("asked", state.at_s, "resumed")
             self._notice, self._known.steps_since_break = "", 0
-        elif state.at_s - before.since_s >= MARKED_S:
-            self._mark(before.since_s, str(before.why), state.at_s - before.since_s)
+        elif before.why is not None and state.at_s - before.since_s >= MARKED_S:
+            self._mark(before.why, before.since_s, before.why, state.at_s - before.since_s)
 
     def _start(self, state: State, before: State) -> None:
         known, process = self._known, state.process
         assert process is not None, "it has started"
         if before.process is not None and before.process.pid != process.pid:
-            self._mark(process.ready_s, "restart")  # torchrun restarts all ranks if one fails
+            self._mark(
+                "restart", process.ready_s, "restart"
+            )  # torchrun restarts all ranks if one fails
         self._untrained_settings = {}
         known.steps_since_break = 0
         known.slowing = known.code = known.rehearsed = None
@@ -390,7 +395,7 @@ class LiveView:
     def _begin_blocks(self, state: State) -> None:
         # blocks are too short for a row, a marker and settings of their own
         self._notice = ""
-        self._mark(state.at_s, SLOWING if self._is_slowing else AB)
+        self._mark("blocks", state.at_s, SLOWING if self._is_slowing else AB)
         self._enter_block(state)
 
     def _enter_block(self, state: State) -> None:
@@ -412,13 +417,13 @@ class LiveView:
         if before.run is not None:  # the worker's changes are those since the last block
             changes = {k: v for k, v in state.settings.items() if v != self._known.settings.get(k)}
             if not changes:
-                self._mark(state.at_s, f"end of {SLOWING if self._is_slowing else AB}")
+                self._mark("blocks", state.at_s, f"end of {SLOWING if self._is_slowing else AB}")
         if not changes:
             self._results.go_on(state.segment)
             return
         self._known.settings, self._untrained_settings = state.settings, changes
         self._known.slowing = self._known.code = self._known.rehearsed = None
-        self._mark(state.at_s, phrase(changes))
+        self._mark("change", state.at_s, phrase(changes))
         self._results.change(state.segment, state.settings)
 
     def _refuse(self, event: Refused) -> None:
@@ -468,8 +473,9 @@ class LiveView:
         self._notice = ""
         self._requests = {}  # nobody is left to answer
 
-    def _mark(self, at_s: float, label: str, lasts_s: float = 0.0) -> None:
-        self._markers.append(Marker(at_s=at_s - self._began_s, label=label, lasts_s=lasts_s))
+    def _mark(self, kind: MarkerKind, at_s: float, label: str, lasts_s: float = 0.0) -> None:
+        at_s -= self._began_s
+        self._markers.append(Marker(kind=kind, at_s=at_s, label=label, lasts_s=lasts_s))
 
     @property
     def _pending(self) -> Settings:
@@ -498,11 +504,16 @@ class LiveView:
             case phase:
                 return phase
 
+    @property
+    def _doing(self) -> Aside | None:
+        by_itself = self._state.phase == "paused" and self._word() == "training"
+        return self._state.why if by_itself else None
+
     def _status(self, now_s: float) -> str:
         state, first = self._state, self._first_step(now_s)
         match self._word():
-            case "training" if state.phase == "paused" and state.why is not None:
-                sentence = ASIDES[state.why]
+            case "training" if (doing := self._doing) is not None:
+                sentence = ASIDES[doing]
             case "training" if self._is_slowing:
                 sentence = "slowing one part of the step after another"
             case "training" if (shown := self._known.comparison) and self._in_blocks:

@@ -64,5 +64,5 @@ def recorded(name: str) -> Recorded:
         log.write_bytes(gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()))
         snapshot = replayed(log).snapshot
     can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
-    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers, status="")
+    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers, doing=None)
     return Recorded(known, live)

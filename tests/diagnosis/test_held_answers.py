@@ -81,7 +81,7 @@ def test_a_change_makes_the_answer_void_at_once():
         snapshot,
         settings={**snapshot.settings, best.lever: best.value},
         steps_since_break=3,
-        markers=(Marker(at_s=10.0, label=best.label),),
+        markers=(Marker(kind="change", at_s=10.0, label=best.label),),
     )
     assert look(answers, moved) is None
     assert look(answers, later(changed(moved, settings=snapshot.settings), 10.0)) is None

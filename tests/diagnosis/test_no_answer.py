@@ -72,7 +72,9 @@ def test_slow_steps_need_fewer():
 
 def test_means_leave_out_the_time_before_the_last_change():
     before, after = (3.0,) * 18, (9.5,) * 2
-    snapshot = changed(measured(), markers=(Marker(at_s=9.0, label="batch_size=16"),))
+    snapshot = changed(
+        measured(), markers=(Marker(kind="change", at_s=9.0, label="batch_size=16"),)
+    )
     values = snapshot.series.values | {"device_ms": before + after}
     snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
     assert recent_step(snapshot).device_ms == pytest.approx(9.5)

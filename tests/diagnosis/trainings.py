@@ -122,7 +122,7 @@ def evaluating(share, mark_s=4.0):
     snapshot = measured(ticks=60)
     rates = ((1 - share) * 100.0,) * 60
     values = snapshot.series.values | {"steps_per_s": rates}
-    marks = (Marker(at_s=mark_s, label="evaluation"),)
+    marks = (Marker(kind="evaluation", at_s=mark_s, label="evaluation"),)
     series = changed(snapshot.series, values=values)
     return changed(snapshot, series=series, markers=marks, elapsed_s=30.0)
 

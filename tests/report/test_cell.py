@@ -8,7 +8,7 @@ import pytest
 
 from gpudash.protocol.answer import Answer
 from gpudash.report.cell import lines, picture
-from gpudash.snapshot import ASIDES, Snapshot
+from gpudash.snapshot import Snapshot
 from tests.diagnosis.trainings import answered
 from tests.tui import scenes
 
@@ -29,11 +29,11 @@ def test_few_steps_have_a_rate_and_no_answer():
     assert second == "too few steps were measured so far to say what limits it"
 
 
-@pytest.mark.parametrize("status", ["training", ASIDES["idle"]])
-def test_the_answer_is_the_same_while_no_cell_trains(status):
+@pytest.mark.parametrize("doing", [None, "idle"])
+def test_the_answer_is_the_same_while_no_cell_trains(doing):
     known = answered(scenes.serial())
     assert isinstance(known.answer, Answer)
-    told = [*lines(change(known, status=status), 41.5)]
+    told = [*lines(change(known, doing=doing), 41.5)]
     assert (
         told[1]
         == f"{known.workload}: {known.answer.title}; a step " + told[1].rpartition("a step ")[2]

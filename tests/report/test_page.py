@@ -61,7 +61,10 @@ def long_run(ticks, markers=0, results=0, names=10):
         known,
         elapsed_s=ticks / 2,
         series=Series(at_s=tuple((tick + 1) / 2 for tick in range(ticks)), values=values),
-        markers=tuple(Marker(at_s=3.0 * one, label=f"batch_size={one}") for one in range(markers)),
+        markers=tuple(
+            Marker(kind="change", at_s=3.0 * one, label=f"batch_size={one}")
+            for one in range(markers)
+        ),
         results=tuple(
             Result(number=one, configuration=f"batch_size={one}", steps=10)
             for one in range(results)
@@ -193,7 +196,7 @@ def test_markup_in_a_text_stays_text():
         device=change(known.device, name=EVIL, uuid=EVIL),
         settings={EVIL: EVIL},
         notes=(EVIL,),
-        markers=(Marker(at_s=3.0, label=EVIL),),
+        markers=(Marker(kind="change", at_s=3.0, label=EVIL),),
         phases=tuple(change(one, label=EVIL) for one in known.phases),
         results=(*(change(one, configuration=EVIL) for one in known.results),),
         verdicts=tuple(

@@ -147,7 +147,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
             at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0, "usable_cores": 16.0}
         ),
         series=series(ticks, on_gpu=on_gpu, moved=moved),
-        markers=(Marker(at_s=ticks * 0.25, label="pipelined=on"),),
+        markers=(Marker(kind="change", at_s=ticks * 0.25, label="pipelined=on"),),
         results=(
             result(1, "batch_size=8, data=loader", 276.4, **device),
             result(2, "pipelined=on", 295.7 + math.sin(moved), live=True, **device),

@@ -107,7 +107,7 @@ def markers_of(run: tuple[Stretch, ...]) -> tuple[Marker, ...]:
     """The changes between the stretches of a run."""
     begins = [sum(one.ticks for one in run[:n]) for n in range(1, len(run))]
     return tuple(
-        Marker(at_s=TICK_S * begin, label=one.change)
+        Marker(kind="change", at_s=TICK_S * begin, label=one.change)
         for begin, one in zip(begins, run[1:], strict=True)
     )
 
@@ -283,7 +283,7 @@ def comparing(pairs: int = 9, *after: Stretch) -> Snapshot:
         steps_per_s=newest.steps_per_s,
         samples_per_s=newest.batch * newest.steps_per_s,
         series=series,
-        markers=(*before.markers, Marker(at_s=before.series.at_s[-1], label=AB)),
+        markers=(*before.markers, Marker(kind="blocks", at_s=before.series.at_s[-1], label=AB)),
         comparison=one,
         blocks=blocks_of(one, len(before.series.at_s)),
     )

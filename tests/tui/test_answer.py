@@ -184,7 +184,9 @@ def test_a_start_shows_the_stage_that_goes_on(snapshot, now):
 
 
 def test_a_restart_counts_its_own_seconds():
-    again = changed(STARTING, elapsed_s=60.0, markers=(Marker(at_s=57.0, label="restart"),))
+    again = changed(
+        STARTING, elapsed_s=60.0, markers=(Marker(kind="restart", at_s=57.0, label="restart"),)
+    )
     assert "◌ torch 3 s …" in start_stages(again)
 
 

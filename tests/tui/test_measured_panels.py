@@ -72,7 +72,9 @@ SNAPSHOTS = {
         transform_ms={HOSTILE: 1.0},
         gpu=None,
         gpu_missing="\x1b[31m" * 40,
-        markers=tuple(Marker(at_s=float(at_s), label=HOSTILE) for at_s in range(-5, 99)),
+        markers=tuple(
+            Marker(kind="change", at_s=float(at_s), label=HOSTILE) for at_s in range(-5, 99)
+        ),
     ),
 }
 

@@ -77,7 +77,7 @@ async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tm
     assert len(list(folder.iterdir())) == 4  # the newest are kept
     await d.is_refused("t", why="a profile is being made")
     await d.is_refused("M", why="a profile is being made: ask for memory afterwards")
-    await d.show(changed(RUNNING, profiling=True, status="profiling"))
+    await d.show(changed(RUNNING, profiling=True, status="profiling", doing="profile"))
     assert d.lines()[-2].startswith(f" profiling {PROFILED_STEPS} steps …")
     assert d.lines()[-2].count("profiling") == 1
     traces[path] = training_trace()

@@ -44,7 +44,7 @@ def test_after_two_seconds_they_are_new():
         {"state": "paused"},
         {"settings": {"a": "on"}},
         {"pending": {"a": "on"}},
-        {"markers": (Marker(at_s=10.5, label="a=on"),)},
+        {"markers": (Marker(kind="change", at_s=10.5, label="a=on"),)},
         {"workload": "other"},
         {"quiet_s": 8.0},
     ],
@@ -55,7 +55,7 @@ def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
 
 def test_a_block_of_an_ab_is_no_event():
     ab = compared(3)
-    block = {"settings": {"a": "on"}, "markers": (Marker(at_s=10.5, label="B"),)}
+    block = {"settings": {"a": "on"}, "markers": (Marker(kind="change", at_s=10.5, label="B"),)}
     held = shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block))
     assert held.steps_per_s == 10.0
     paused = shown(

@@ -55,7 +55,7 @@ def late_by(ticks):
 GRAPH = Phase(name="graph", label="graph", lane="train")
 NOTED = of(notes=("one: chosen", "two: chosen"))
 ODD_MARKERS = tuple(
-    Marker(at_s=at_s, label=label)
+    Marker(kind="change", at_s=at_s, label=label)
     for at_s, label in
     [(-5.0, "a"), (1e9, "b"), (math.nan, "c"), (5.0, "[red]\x1b[31m"), (29.5, "")]
 )  # fmt: skip
@@ -228,13 +228,16 @@ def test_levers_beyond_a_small_panel_are_pointed_to(workload):
 
 
 def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_restart():
-    def said(*labels):
-        markers = tuple(Marker(at_s=float(n), label=label) for n, label in enumerate(labels))
+    def said(*kinds):
+        markers = tuple(
+            Marker(kind=kind, at_s=float(n), label="batch_size=16" if kind == "change" else kind)
+            for n, kind in enumerate(kinds)
+        )
         ((sentence, _), _) = status(changed(training(), markers=markers), {})[0].parts
         return sentence
 
-    assert said("batch_size=16", "paused", "resumed") == "batch_size=16 since 0:00:00"
-    assert said("batch_size=16", "restart") == said() == "no lever changed yet"
+    assert said("change", "asked", "asked") == "batch_size=16 since 0:00:00"
+    assert said("change", "restart") == said() == "no lever changed yet"
 
 
 def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
@@ -249,7 +252,9 @@ def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
 
 def test_in_a_narrow_status_line_undo_and_redo_are_left_out_and_no_clause_is_cut():
     line = "batch_size=16 since 0:00:15 · u sets batch_size=8 · U sets batch_size=32"
-    snapshot = changed(training(), markers=(Marker(at_s=15.0, label="batch_size=16"),))
+    snapshot = changed(
+        training(), markers=(Marker(kind="change", at_s=15.0, label="batch_size=16"),)
+    )
     ((sentence, _), (hint, _)) = status(snapshot, {}, "batch_size=8", "batch_size=32")[0].parts
     assert (sentence, hint) == (line, "")
     for width in range(27, 90):

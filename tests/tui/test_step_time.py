@@ -170,7 +170,11 @@ def test_the_first_steps_of_a_run_and_after_a_change_do_not_set_the_scale():
     warm = [3.0] * 20
     assert scale([18.0, *warm]) == 3.0
     assert (
-        scale([3.0] * 10 + [None] * 10 + [18.0] * 4 + warm, [Marker(at_s=10.0, label="on")]) == 3.0
+        scale(
+            [3.0] * 10 + [None] * 10 + [18.0] * 4 + warm,
+            [Marker(kind="change", at_s=10.0, label="on")],
+        )
+        == 3.0
     )
 
 

@@ -41,7 +41,7 @@ def run(values, **changes):
 
 
 def change(at_s, label="pipelined=on"):
-    return Marker(at_s=at_s, label=label)
+    return Marker(kind="change", at_s=at_s, label=label)
 
 
 # ── what is shown ───────────────────────────────────────────────────────────────────────

@@ -137,7 +137,8 @@ def test_a_paused_training_stands_still_and_comes_back():
     shown = watched.feed(watched.run.resume()).now()
     assert shown.state == "training"
     assert shown.steps_per_s == pytest.approx(20.0)
-    assert [mark.label for mark in shown.markers] == ["paused", "resumed"]
+    marks = [("asked", "paused"), ("asked", "resumed")]
+    assert [(mark.kind, mark.label) for mark in shown.markers] == marks
 
 
 @pytest.mark.parametrize(
@@ -148,15 +149,15 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     steps = watched.now().steps_since_break
     aside = paused(watched.run.now_s, after_step=watched.run.number, why=why)
     shown = watched.feed(aside, watched.run.wait(60.0)).now()
-    assert (shown.state, shown.status) == ("training", doing)
+    assert (shown.state, shown.status, shown.doing) == ("training", doing, why)
     assert shown.quiet_s is None  # it is known what takes so long
     assert shown.steps_per_s < 1
     assert shown.series.of("steps_per_s")[-1] == 0.0
     shown = watched.feed(watched.run.resume()).now()
-    assert (shown.state, shown.status) == ("training", "training")
+    assert (shown.state, shown.status, shown.doing) == ("training", "training", None)
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.steps_since_break == steps
-    assert [(one.at_s, one.label, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
+    assert [(one.at_s, one.kind, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
 
 
 def test_short_evaluations_leave_the_time_axis_to_others():
@@ -399,7 +400,7 @@ def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trai
     watched.run.now_s += 5.0
     shown = watched.feed(watched.run.start(pid=43)).now()
     assert (shown.status, shown.steps_since_break) == ("training", 0)
-    assert [mark.label for mark in shown.markers] == ["restart"]
+    assert [mark.kind for mark in shown.markers] == ["restart"]
 
 
 def test_another_workload_is_named_where_it_begins():
