@@ -19,11 +19,12 @@ from in_terminal import ROOT
 WORKER = "from tests import worker_double as w; w.STEP_S = 1 / 300; raise SystemExit(w.main())"
 PROGRAM = f"""
 import sys
-from functools import partial, partialmethod
+from functools import partialmethod
 from gpudash.cli.main import main
 from gpudash.run.session import Session
-from gpudash.run.worker_process import WorkerProcess
-start = partial(WorkerProcess, program=("-c", {WORKER!r}))
+from gpudash.run.workload_process import WorkloadProcess, job_of
+def start(plan):
+    return job_of(plan, WorkloadProcess(plan, ("-c", {WORKER!r})))
 Session.__init__ = partialmethod(Session.__init__, start_source=start)
 sys.exit(main(["--device", "cpu"]))
 """

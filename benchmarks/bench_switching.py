@@ -15,7 +15,7 @@ import time
 
 from gpudash.protocol.commands import Change, Plan
 from gpudash.protocol.training import Progress, Refused, State, Step
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.workload_process import start
 
 TIMEOUT_S = 120
 LOOK_S = 0.025
@@ -33,7 +33,7 @@ class Worker:
     """A worker, and what it has said."""
 
     def __init__(self, plan: Plan) -> None:
-        self.link = WorkerProcess(plan)
+        self.link = start(plan)
         self.steps: list[Step] = []
         self.changes: list[State] = []
 

@@ -13,7 +13,7 @@ import time
 
 from gpudash.protocol.commands import Change, Plan
 from gpudash.protocol.training import Progress, Refused, State, Step
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.workload_process import start
 
 WARMUP_STEPS = 20
 
@@ -26,7 +26,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     arguments = parser.parse_args()
     settings = {"data": "cached", "batch_size": arguments.batch_size}
-    link = WorkerProcess(Plan(workload="encdec", settings=settings, device=arguments.device))
+    link = start(Plan(workload="encdec", settings=settings, device=arguments.device))
     arrivals: list[tuple[float, int]] = []  # when a report came, and the steps finished by then
     steps: list[Step] = []
     switched_s, values = time.monotonic(), ["on", "off"]

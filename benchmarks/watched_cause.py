@@ -14,10 +14,10 @@ from gpudash.cli.headless import News
 from gpudash.cli.headless_script import plan_of
 from gpudash.protocol.commands import Plan
 from gpudash.run import runs
-from gpudash.run.script import ScriptSource
+from gpudash.run.command_process import Foreground
+from gpudash.run.job import Job
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
-from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
@@ -102,9 +102,9 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
     place, news = runs.begin(), News(quiet=True)
     children: list[Foreground] = []
 
-    def start(_plan: Plan) -> ScriptSource:
+    def start(_plan: Plan) -> Job:
         children.append(Foreground(command, place, output_to_stderr=True))
-        return ScriptSource(command.name, children[0], place)
+        return Job(command.name, children[0], place)
 
     with ExitStack() as at_end:
         if cause_of(script) == "others":

@@ -28,10 +28,10 @@ def loaded_by(
     [
         "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor",
         "import gpudash.run.session, gpudash.tui.app",
-        "import gpudash.run.worker_process",
+        "import gpudash.run.workload_process",
         "import workloads",
         "from gpudash import workload",
-        "import gpudash.run.worker_process, workloads.own.loading",
+        "import gpudash.run.workload_process, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
         "from gpudash.cli.main import main; main(['info'])",
         "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",

@@ -1,13 +1,13 @@
 """The scripted worker as a process: the real one's pipes, in real time, and no torch.
 
-`start_double` takes the place of WorkerProcess; `gpudash(…)` is the command line with it. It
-trains nothing, holds no memory and has no loader, and is up in a fraction of a second.
+`start_double` takes the place of `start`; `gpudash(…)` is the command line with it. It trains
+nothing, holds no memory and has no loader, and is up in a fraction of a second.
 """
 
 import os
+import socket
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -15,7 +15,10 @@ import msgspec
 from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol.commands import Change, Plan, Profile, Stop
 from gpudash.protocol.training import Device, Hello, Refused, State, Status
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.rendezvous import Rendezvous
+from gpudash.run.job import Job
+from gpudash.run.workload_process import WorkloadProcess, job_of
+from gpudash.worker.__main__ import await_dashboard
 from tests.lives import failed, in_process
 from tests.scripted_run import started
 from tests.scripted_worker import Worker
@@ -29,7 +32,6 @@ STEP_MS = float(os.environ.get("DOUBLE_STEP_MS", "0"))
 LARGEST_BATCH = 1 << 16
 ROOT = Path(__file__).parents[1]
 
-start_double = partial(WorkerProcess, program=("-m", "tests.worker_double"))
 
 GPUDASH = """
 import sys
@@ -40,6 +42,12 @@ from tests.worker_double import start_double
 Session.__init__ = partialmethod(Session.__init__, start_source=start_double)
 sys.exit(main())
 """
+
+
+def start_double(plan: Plan) -> Job:
+    """Start one, however many ranks are planned."""
+    held = WorkloadProcess(plan, ("-m", "tests.worker_double"))
+    return job_of(msgspec.structs.replace(plan, nproc=1), held)
 
 
 def gpudash(*arguments: str) -> list[str]:
@@ -137,15 +145,16 @@ def train(plan: Plan, events: EventPipe, commands: CommandPipe) -> None:
 
 def main() -> int:
     """Be started as gpudash.worker is, and end as it does."""
-    events_fd, parent_pid, _scratch, plan_json = sys.argv[1:]
+    parent_pid, directory, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
-    events = EventPipe(int(events_fd))
+    line = await_dashboard(Rendezvous(Path(directory)))
+    events = EventPipe(line.fileno(), 0, line.send, socket.MSG_NOSIGNAL)
     plan = msgspec.json.decode(plan_json, type=Plan)
     code = 0
     try:
-        events.send(Hello(can=("levers", "pause", "restart", "blocks", "record", "profile")))
+        events.send(Hello())
         events.send(Status(text="loading nothing"))
-        train(plan, events, CommandPipe(sys.stdin.fileno()))
+        train(plan, events, CommandPipe(line.fileno()))
     except LeverError as error:
         events.send(failed(time.monotonic(), str(error), "bad_setting"))
         code = 1

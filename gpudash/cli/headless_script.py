@@ -17,13 +17,13 @@ from gpudash.ranks import hangs
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run import runs
+from gpudash.run.command_process import Foreground
+from gpudash.run.job import HEADLESS, Job
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
-from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.turns import Claim
 from gpudash.run.user_command import UserCommand
-from gpudash.run.user_command_process import Foreground
 from gpudash.snapshot import Hang
 
 ASKING = (signal.SIGUSR1, signal.SIGUSR2)
@@ -74,7 +74,7 @@ class HeadlessScript:
         self._claim = None if gives_way else Claim(self._place.path)
         self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
-        self.source: ScriptSource | None = None
+        self.source: Job | None = None
         """The source of the command; None before its start."""
         self.news = News(quiet=True)
         self.interrupted = False
@@ -102,9 +102,9 @@ class HeadlessScript:
             if self._child is None:
                 remove(self._place)
 
-    def _start(self, _plan: Plan) -> ScriptSource:
+    def _start(self, _plan: Plan) -> Job:
         child = self._launch()
-        self.source = ScriptSource(
+        self.source = Job(
             self._command.name,
             child,
             self._place,

@@ -17,10 +17,10 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.report.cell import lines, picture
+from gpudash.run.command_process import CommandProcess
+from gpudash.run.job import HEADLESS, Job
 from gpudash.run.runs import UserRun, read
-from gpudash.run.script import HEADLESS, ScriptSource
 from gpudash.run.session import Session
-from gpudash.run.user_command_process import UserCommandProcess
 from gpudash.snapshot import Snapshot
 
 LOOK_S = 0.5
@@ -58,8 +58,8 @@ class Watch:
         self._has_missed = False  # what came since then, as another gpudash watched
         self._left: TrainingProcess | None = None  # when that one came
 
-        def start(_plan: Plan) -> ScriptSource:
-            self._source = ScriptSource(
+        def start(_plan: Plan) -> Job:
+            self._source = Job(
                 run.facts.name, _UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
             )
             return self._source
@@ -120,7 +120,7 @@ def _training(snapshot: Snapshot) -> tuple[int, int] | None:
     return None if process is None else (process.pid, process.number)
 
 
-class _UntouchedKernel(UserCommandProcess):
+class _UntouchedKernel(CommandProcess):
     """The kernel, which nobody ends from here."""
 
     def __init__(self, run: UserRun) -> None:

@@ -89,7 +89,7 @@ def entry_of(name: str) -> Entry:
     """Raise LeverError for an unknown name."""
     if name in CATALOGUE:
         return CATALOGUE[name]
-    from gpudash.run.worker_process import find  # not for the catalogue
+    from gpudash.run.own_workload import find  # not for the catalogue
 
     with passing(f"reading {name}"):
         return find(name)

@@ -9,8 +9,8 @@ from signal import SIGINT, SIGKILL
 
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import guardian
+from gpudash.run.command_process import Foreground
 from gpudash.run.user_command import UserCommand, environment
-from gpudash.run.user_command_process import Foreground
 
 WORD_BYTES = 1 << 12
 

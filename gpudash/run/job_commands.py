@@ -43,7 +43,7 @@ ENDED = "the training has ended, or was lost"
 class JobCommands:
     """The commands that are not sent yet, and those without an answer."""
 
-    def __init__(self, world_size: int = 1) -> None:
+    def __init__(self, world_size: int | None = None) -> None:
         """`world_size` is the number of ranks that are known to come: they are waited for."""
         self._world_size = world_size
         self._unsent: deque[tuple[AnyCommand, float]] = deque()  # with a time limit
@@ -52,7 +52,7 @@ class JobCommands:
         self._at_step = 0  # of the newest command for all ranks
 
     def take(self, command: AnyCommand) -> None:
-        wait_s = GATHER_S if self._world_size == 1 else math.inf
+        wait_s = GATHER_S if self._world_size is None else math.inf
         self._unsent.append((command, time.monotonic() + wait_s))
 
     def turn(self, members: Sequence[Member]) -> list[Envelope]:
@@ -84,12 +84,12 @@ class JobCommands:
             ranks = [speaker] if speaker is not None else []
             needed = 1
             if speaker is not None and isinstance(command, FOR_ALL):
-                needed = max(speaker.world_size, self._world_size)
+                needed = max(speaker.world_size, self._world_size or 1)
                 if needed > 1:
                     ranks = [one for one in members if one.world_size == needed]
             if len(ranks) >= needed:
                 self._hand_over(command, ranks)
-            elif speaker is None:
+            elif speaker is None and self._world_size is None:
                 unanswered.append(_unanswered(command, "nothing is training"))
             elif time.monotonic() > until_s:
                 why = f"{len(ranks)} of {needed} ranks are connected"

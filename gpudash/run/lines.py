@@ -42,6 +42,10 @@ class Lines:
         return self._connection.fileno()
 
     @property
+    def filenos(self) -> tuple[int, ...]:
+        return (self.fileno(),)
+
+    @property
     def unsent_bytes(self) -> int:
         return len(self._unsent)
 

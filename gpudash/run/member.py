@@ -41,6 +41,10 @@ class Connection(Protocol):
     ended: bool
     """Whether the other end has closed the connection."""
 
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        """Descriptors to poll for reading."""
+
     def read(self) -> list[bytes]:
         """Return the lines that have arrived. Raises Lost."""
 
@@ -92,6 +96,10 @@ class Member:
     def described(self) -> str:
         rank = "" if self.rank is None else f" (rank {self.rank})"
         return f"training process {self.pid}{rank}{self.node and f' on {self.node}'}"
+
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        return () if self.ended else self._connection.filenos
 
     @property
     def has_ended(self) -> bool:

@@ -191,6 +191,10 @@ class _Channel:
         self._arrived: list[bytes] = []
         self.ended = False
 
+    @property
+    def filenos(self) -> tuple[int, ...]:
+        return ()  # its node has one
+
     def put(self, said: bytes) -> None:
         """Add a line from the process; an empty one is its last."""
         if said and not self.ended:

@@ -15,7 +15,7 @@ from gpudash.errors import UsageError
 from gpudash.format import plain
 from gpudash.json_input import DamagedError, read_json
 from gpudash.run import keeper
-from gpudash.run.user_command_process import Adopted, Kernel, UserCommandProcess, attach
+from gpudash.run.command_process import Adopted, CommandProcess, Kernel, attach
 
 VALID = (
     f"valid: {rendezvous.FOLDER} names a local folder that only you can write to "
@@ -67,7 +67,7 @@ class UserRun(msgspec.Struct, frozen=True):
         is_own = not (self.facts.is_kept or self.facts.is_notebook)
         return is_own and keeper.began_ticks(pid) == began
 
-    def open(self) -> UserCommandProcess:
+    def open(self) -> CommandProcess:
         """Raise UsageError if another gpudash watches the command."""
         if self.facts.is_kept:
             return attach(self.place.path, self.facts.name)

@@ -39,7 +39,7 @@ from gpudash.run.lines import StackReply
 from gpudash.run.source import RequestQueue, Source
 from gpudash.run.stacks import HangWatch
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.run.worker_process import start
+from gpudash.run.workload_process import start
 from gpudash.sinks.active import ActiveSinks
 from gpudash.snapshot import ENDED, Hang, Listener, Snapshot
 from gpudash.views.live import owner_lines, owners_title

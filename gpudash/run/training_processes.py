@@ -32,7 +32,7 @@ class TrainingProcesses:
     """All training processes of a run; each has a rank of its own."""
 
     def __init__(
-        self, place: Rendezvous, nodes: Nodes | None = None, *, world_size: int = 1
+        self, place: Rendezvous, nodes: Nodes | None = None, *, world_size: int | None = None
     ) -> None:
         self._place = place
         self._arrivals = Arrivals(place)
@@ -51,7 +51,9 @@ class TrainingProcesses:
 
     @property
     def filenos(self) -> tuple[int, ...]:
-        return () if self._nodes is None else (self._nodes.fileno(),)
+        speaker = self._ranks.get(0)
+        of_nodes = () if self._nodes is None else (self._nodes.fileno(),)
+        return of_nodes if speaker is None else (*of_nodes, *speaker.filenos)
 
     def has_mark(self, what: str) -> bool:
         return bool(self._arrivals.marks.get(what))

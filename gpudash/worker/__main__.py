@@ -1,11 +1,14 @@
-"""The worker process: `python -m gpudash.worker EVENTS_FD PARENT_PID SCRATCH PLAN_JSON`.
+"""A process that trains a workload: `python -m gpudash.worker PARENT_PID DIRECTORY PLAN_JSON`.
 
-Commands arrive on standard input, and events leave on EVENTS_FD. The first one leaves before torch
-is imported, so that the user knows what the wait is for.
+It listens in the directory, as a script under gpudash does, and begins once the dashboard that
+started it has connected. The first event leaves before torch is imported, so that the user knows
+what the wait is for. Each of several ranks is such a process.
 """
 
 import faulthandler
 import os
+import platform
+import socket
 import sys
 import tempfile
 import time
@@ -18,13 +21,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.imports import without_collecting
+from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.instrument.state_sender import StateSender
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import (
-    Ability,
     Device,
     Failed,
     Hello,
@@ -34,7 +38,8 @@ from gpudash.protocol.training import (
     Status,
     TrainingProcess,
 )
-from gpudash.worker.phases import phases
+from gpudash.rendezvous import Rendezvous
+from gpudash.worker.phases import phases, phases_of_ranks
 from workloads.cache import keep_compiled_code
 from workloads.levers import LeverError, phrase
 from workloads.lifetime import die_with, end
@@ -45,26 +50,29 @@ if TYPE_CHECKING:
 
     from workloads.training import Training
 
-CAN: tuple[Ability, ...] = (
-    "levers",
-    "pause",
-    "restart",
-    "blocks",
-    "record",
-    "memory",
-    "profile",
-)
-
 
 def main() -> int:
     faulthandler.enable()
-    events_fd, parent_pid, scratch, plan_json = sys.argv[1:]
+    parent_pid, directory, plan_json = sys.argv[1:]
     die_with(int(parent_pid))
-    keep_sockets_in(scratch)
-    keep_compiled_code(scratch)
+    keep_sockets_in(directory)
+    keep_compiled_code(directory)
     plan = msgspec.json.decode(plan_json, type=Plan)
-    commands = CommandPipe(take_input())
-    return work(plan, EventPipe(int(events_fd)), build, partial(train, commands=commands))
+    several = plan.nproc > 1
+    line = await_dashboard(Rendezvous(Path(directory)))
+    rank = int(os.environ["RANK"]) if several else 0
+    events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
+    commands = CommandPipe(line.fileno())
+    make = build_rank if several else build
+    code = work(plan, events, make, partial(train, commands=commands))
+    if several and code == 0:
+        leave()
+    return code
+
+
+def await_dashboard(place: Rendezvous) -> socket.socket:
+    with closing(Endpoint(place.socket(os.getpid()))) as endpoint:
+        return endpoint.wait()
 
 
 def work(
@@ -75,7 +83,7 @@ def work(
 ) -> int:
     training = None
     try:
-        events.send(Hello(can=CAN, pid=os.getpid()))
+        events.send(Hello(pid=os.getpid()))
         events.send(Status(text="loading torch"))
         training, process = build(plan, events)
         train(training, plan, StateSender(ready(training, plan, process), events.send))
@@ -97,15 +105,6 @@ def keep_sockets_in(directory: str) -> None:
     tempfile.tempdir = None
 
 
-def take_input() -> int:
-    """Leave an empty standard input: the user's code could read commands away."""
-    standard = sys.stdin.fileno()
-    commands = os.dup(standard)
-    with Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), standard)
-    return commands
-
-
 def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     # imported here because it takes seconds
     with without_collecting():
@@ -117,6 +116,35 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     hook_loaders()
     training = Training(entry, plan.settings, device)
     return training, of_process(described, phases(entry.prepares))
+
+
+def build_rank(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
+    with without_collecting():
+        # the first optimizer would import it while the other ranks wait
+        import torch._dynamo  # noqa: F401, PLC0415  # slow
+
+        from gpudash.instrument.collectives import bus_gb_s  # noqa: PLC0415  # imports torch
+        from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # imports torch
+        from workloads import processes  # noqa: PLC0415  # imports torch
+        from workloads.training import Training  # noqa: PLC0415  # imports torch
+
+    processes.check_gpus(plan.device, plan.nproc)
+    device, entry = processes.pick_device(plan.device), find(plan.workload)
+    events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
+    joined = processes.join(device)
+    described = announce(plan, device, events)
+    hook_loaders()
+    training = Training(entry.of_processes(), plan.settings, device, joined)
+    about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
+    process = of_process(described, phases_of_ranks(entry.prepares))
+    return training, replace(process, **about)
+
+
+def leave() -> None:
+    """Call this only after success: else others may wait in a collective."""
+    from torch import distributed  # noqa: PLC0415  # slow
+
+    distributed.destroy_process_group()
 
 
 def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:

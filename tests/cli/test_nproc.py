@@ -8,7 +8,6 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import of_count
 from gpudash.protocol.commands import Plan
-from tests import worker_double
 from tests.cli.conftest import Refused
 from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
@@ -79,11 +78,11 @@ def test_one_process_gets_no_levers_of_several():
     assert of_count(plan, 2) == plan
 
 
+@pytest.mark.usefixtures("called_with_double")
 def test_two_processes_are_ranks_that_are_recorded_without_a_screen(
-    private: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    private: Path, capsys: pytest.CaptureFixture[str]
 ):
     """For real ones see tests/run/test_rank_processes.py."""
-    monkeypatch.setattr("gpudash.run.worker_process.RankProcesses", worker_double.start_double)
     plan = ["encdec", "--nproc", "2", "--device", "cpu", "--steps", "20"]
     assert main([*plan, "--set", "bucket_cap_mb=4", "--record", "r.csv"]) == 0
     assert capsys.readouterr().err.splitlines()[-1].startswith("trained 20 steps")

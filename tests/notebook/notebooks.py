@@ -9,8 +9,8 @@ from pathlib import Path
 
 from gpudash.cli.headless import News
 from gpudash.protocol.commands import Plan
+from gpudash.run.job import ON_SCREEN, Job
 from gpudash.run.runs import living
-from gpudash.run.script import ON_SCREEN, ScriptSource
 from gpudash.run.session import Session
 from tests.waiting import until
 
@@ -96,7 +96,7 @@ class Dashboard:
     def __init__(self, notebook):
         (run,) = (one for one in living() if one.facts.pid == notebook.pid)
         name, held = run.facts.name, run.open()
-        self.source = ScriptSource(name, held, run.place, can=ON_SCREEN)
+        self.source = Job(name, held, run.place, can=ON_SCREEN)
         self.news = News()
         self.session = Session(
             Plan(workload=name, settings={}),

@@ -12,10 +12,10 @@ import pytest
 from gpudash import rendezvous
 from gpudash.errors import WorkerError
 from gpudash.run import keeper
+from gpudash.run.command_process import Foreground
 from gpudash.run.guarded import Guarded
 from gpudash.run.guardian import Escalation
 from gpudash.run.user_command import UserCommand
-from gpudash.run.user_command_process import Foreground
 from tests.waiting import until
 
 TRAINS = """
@@ -213,7 +213,7 @@ import os, sys
 from gpudash import rendezvous
 from gpudash.run.guarded import Guarded
 from gpudash.run.user_command import UserCommand
-from gpudash.run.user_command_process import Foreground
+from gpudash.run.command_process import Foreground
 os.environ["GROUP"] = str(os.getpgrp())
 command = UserCommand("train.py", (sys.executable, "-c", *sys.argv[2:]))
 held = globals()[sys.argv[1]](command, rendezvous.begin(), output_to_stderr=True)

@@ -12,9 +12,9 @@ import pytest
 
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
+from gpudash.run.command_process import attach, keep
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
-from gpudash.run.user_command_process import attach, keep
 from tests.waiting import until
 
 
@@ -120,7 +120,7 @@ def test_a_killed_dashboard_leaves_it_running_and_another_finds_it(place):
     program = (
         "import sys, time; from pathlib import Path\n"
         "from gpudash.rendezvous import Rendezvous\n"
-        "from gpudash.run.user_command_process import keep\n"
+        "from gpudash.run.command_process import keep\n"
         "from gpudash.run.user_command import UserCommand\n"
         f"place = Rendezvous(Path({str(place.path)!r}))\n"
         "code = \"import os; print('began', os.getpid()); print('got', input())\"\n"

@@ -2,20 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
-import msgspec
 import psutil
 import pytest
+import torch
 
 from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Plan, Resume, Stop
-from gpudash.protocol.envelope import Envelope, Event
-from gpudash.protocol.training import BlocksEnded, Hello, Progress, Refused, State, Status
-from gpudash.run.training_processes import TrainingProcesses
-from gpudash.run.worker_process import RankProcesses, WorkerProcess, start
-from tests.lives import failed, told
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.training import BlocksEnded, Progress, Refused, Status
+from gpudash.run.workload_process import WorkloadProcess, job_of
+from tests.lives import told
 from tests.waiting import until
-from tests.warm import python
 
 PATIENCE_S = 120
 STANDARD_OUTPUT = "1"
@@ -45,7 +42,8 @@ class Ranks:
     """Two ranks and all their messages."""
 
     def __init__(self, plan: Plan) -> None:
-        self.link = RankProcesses(plan)
+        self.held = WorkloadProcess(plan)
+        self.link = job_of(plan, self.held)
         self.said: dict[int, list[Event]] = {0: [], 1: []}
         self.printed: list[str] = []
 
@@ -89,18 +87,29 @@ class Ranks:
 
 
 @pytest.fixture
-def ranks(tmp_path: Path) -> Iterator[Ranks]:
+def start() -> Iterator[Callable[[Plan], Ranks]]:
+    running = []
+
+    def begin(plan: Plan) -> Ranks:
+        running.append(Ranks(plan))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.link.close()
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, start: Callable[[Plan], Ranks]) -> Ranks:
     file = tmp_path / "mine.py"
     file.write_text(TOO_LARGE)
     levers = {"num_workers": "0", "batch_size": "2"}
-    running = Ranks(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
-    yield running
-    running.link.close()
+    return start(Plan(workload=str(file), settings=levers, device="cpu", nproc=2))
 
 
-def listening(link: RankProcesses) -> set[str]:
+def listening(pid: int) -> set[str]:
     """Return the addresses that its processes listen on."""
-    launcher = psutil.Process(link._process.pid)
+    launcher = psutil.Process(pid)
     return {
         connection.laddr.ip
         for process in (launcher, *launcher.children(recursive=True))
@@ -109,15 +118,9 @@ def listening(link: RankProcesses) -> set[str]:
     }
 
 
-def test_a_plan_of_one_process_starts_no_launcher():
-    link = start(Plan(workload="encdec", settings=SMALL, device="cpu", steps=1))
-    assert type(link) is WorkerProcess
-    link.close()
-
-
 def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     ranks.train()
-    assert listening(ranks.link) == {"127.0.0.1"}
+    assert listening(ranks.held.pid) == {"127.0.0.1"}
     begun = [one[0].process for one in ranks.of("started")]
     assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
 
@@ -173,7 +176,7 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     finished = ranks.ask(Stop(id=9), "finished")
     assert finished[0].after_step == finished[1].after_step
     ranks.end()
-    assert ranks.link.exit_code() == 0
+    assert ranks.link.exit_code == 0
     of_ours = {"batch_size", "pipelined"}  # and nothing of torchrun's or a library's
     printed = [line for line in ranks.printed if "hostname" not in line]  # without a network
     assert {line.partition("=")[0] for line in printed} == of_ours
@@ -188,7 +191,7 @@ def load_torch(ranks: Ranks) -> None:
 
 def test_no_rank_outlives_the_source(ranks: Ranks):
     load_torch(ranks)
-    trained = psutil.Process(ranks.link.pid).children(recursive=True)
+    trained = psutil.Process(ranks.held.pid).children(recursive=True)
     assert len(trained) >= 2
     ranks.link.close()
     _, alive = psutil.wait_procs(trained, PATIENCE_S)
@@ -197,46 +200,18 @@ def test_no_rank_outlives_the_source(ranks: Ranks):
 
 def test_where_one_rank_dies_all_end(ranks: Ranks):
     load_torch(ranks)
-    launcher = psutil.Process(ranks.link.pid)
+    launcher = psutil.Process(ranks.held.pid)
     by_rank = {one.environ()["RANK"]: one for one in launcher.children()}
     by_rank["1"].kill()
     ranks.end()
     assert not by_rank["0"].is_running()
-    assert [one.failure.sentence for one in ranks.of("failed")[0]] == [
-        "rank 1 was killed by SIGKILL"
-    ]
+    assert ranks.link.ended() == "rank 1 was killed by SIGKILL"
 
 
-def test_which_rank_was_killed_is_told_and_not_what_another_says_came_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    killed = failed(2.0, "rank 1 was killed by SIGKILL")
-    lost = failed(1.0, "Connection closed by peer")
-
-    def begin(ranks: RankProcesses, *_: object) -> None:
-        ranks._scratch = SimpleNamespace(name=str(tmp_path))
-
-    def saying(state: State) -> Callable[[object], list[Envelope]]:
-        return lambda _: [Envelope(source="training", seq=0, sent_s=3.0, body=state)]
-
-    monkeypatch.setattr(WorkerProcess, "__init__", begin)
-    monkeypatch.setattr(WorkerProcess, "exit_code", lambda _: 1)
-    monkeypatch.setattr(WorkerProcess, "read", saying(killed))
-    monkeypatch.setattr(TrainingProcesses, "read", saying(lost))
-    assert [
-        one.body for one in RankProcesses(Plan(workload="encdec", settings={}, nproc=2)).read()
-    ] == [killed]
-
-
-def test_more_processes_than_gpus_are_refused_before_any_starts():
-    plan = Plan(workload="encdec", settings=SMALL, device="cuda", nproc=2)
-    launch = "from gpudash.worker import launch; launch.die_with = int; assert launch.main() == 1"
-    words = (STANDARD_OUTPUT, "0", "no folder", msgspec.json.encode(plan).decode())
-    said = [
-        msgspec.json.decode(one, type=Envelope)
-        for one in python("-c", launch, *words).stdout.splitlines()
-    ]
-    assert [type(one.body) for one in said] == [Hello, Status, State]
-    failed = said[-1].body.failure
-    assert failed.kind == "bad_setting"
-    assert failed.sentence.startswith("--nproc 2 is not valid")
+def test_more_processes_than_gpus_are_refused(start: Callable[[Plan], Ranks]):
+    count = torch.cuda.device_count() + 2
+    ranks = start(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=count))
+    ranks.end()
+    (refused,) = ranks.of("failed")[0]
+    assert refused.failure.kind == "bad_setting"
+    assert refused.failure.sentence.startswith(f"--nproc {count} is not valid")

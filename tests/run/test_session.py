@@ -21,10 +21,11 @@ from gpudash.protocol.commands import Blocks, Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import LogReader
+from gpudash.run.job import Job
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.workload_process import start as start_workload
 from gpudash.views.time_breakdown import TimeAccount
 from tests.run.screens import Screen
 from tests.waiting import PATIENCE_S, until
@@ -43,7 +44,7 @@ def begin() -> Iterator[Begin]:
     def start(
         record: Path | None = None,
         rate_hz: float = 20,
-        start_source: Callable[[Plan], WorkerProcess] = start_double,
+        start_source: Callable[[Plan], Job] = start_double,
         **plan: object,
     ) -> tuple[Session, Screen]:
         settings = SMALL | plan.pop("settings", {})
@@ -293,7 +294,7 @@ def test_requests_before_the_start_are_done_after_it() -> None:
 
 
 def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_path: Path) -> None:
-    session, _ = begin(record=tmp_path / "run.csv", start_source=WorkerProcess)
+    session, _ = begin(record=tmp_path / "run.csv", start_source=start_workload)
     session.stop()
     assert session.wait(PATIENCE_S)
     session.close()

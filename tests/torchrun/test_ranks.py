@@ -16,12 +16,12 @@ from gpudash.cli.headless import News
 from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State
+from gpudash.run.command_process import keep
+from gpudash.run.job import Job
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
-from gpudash.run.script import ScriptSource
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
-from gpudash.run.user_command_process import keep
 from tests.lives import told_by
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
@@ -47,7 +47,7 @@ class Ranks:
     def join(self):
         """Watch it, and no longer as the dashboard before."""
         self.envelopes = []
-        self.source = ScriptSource("train.py", self.held, self.place)
+        self.source = Job("train.py", self.held, self.place)
         self.until(lambda: len(self.of("started")) == self.world_size)
         self.trains_on()
 
@@ -224,7 +224,7 @@ def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_
 ):
     two.leave()
     path, news = tmp_path / "run.csv", News()
-    source = two.source = ScriptSource("train.py", two.held, two.place)
+    source = two.source = Job("train.py", two.held, two.place)
     session = Session(Plan(workload="train.py", settings={}), start_source=lambda _: source)
     session.begin_sink("recording", path)
     session.start(news)

@@ -10,7 +10,7 @@ import pytest
 from gpudash.offers import lever_of, offer_of
 from gpudash.protocol.training import Description, Unfit
 from gpudash.run import child
-from gpudash.run.worker_process import find
+from gpudash.run.own_workload import find
 from tests.workloads.own_files import LAZY
 from workloads import CATALOGUE
 from workloads.levers import Lever, LeverError

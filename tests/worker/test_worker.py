@@ -26,7 +26,7 @@ from gpudash.protocol.commands import Change, Pause, Plan, Resume, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.training import Failed, Hello, Printed, Progress, Refused, State, Status, Step
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.workload_process import WorkloadProcess, job_of
 from gpudash.worker.__main__ import build, work
 from tests.lives import told
 from tests.worker.in_process import Run
@@ -40,7 +40,8 @@ class Worker:
     """A worker and its events so far."""
 
     def __init__(self, plan: Plan) -> None:
-        self.link = WorkerProcess(plan)
+        self.held = WorkloadProcess(plan)
+        self.link = job_of(plan, self.held)
         self.events: list[Event] = []
         self.printed: list[str] = []
 
@@ -83,9 +84,9 @@ class Worker:
                 self.events.append(envelope.body)
 
     def end(self) -> int | None:
-        self.until(lambda: self.link.exit_code() is not None)
+        self.until(lambda: self.link.exit_code is not None)
         self.read()
-        return self.link.exit_code()
+        return self.link.exit_code
 
 
 @pytest.fixture
@@ -141,26 +142,10 @@ def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
     assert failed.sentence == f"mine.py failed: SystemExit: {code}"
 
 
-TAKES = """
-import os, subprocess, sys
-from gpudash.worker.__main__ import take_input
-commands = take_input()
-assert subprocess.check_output("cat") == sys.stdin.buffer.read() == b""
-print(os.read(commands, 99))
-"""
-
-
-def test_a_process_started_by_the_users_code_takes_no_command_away() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TAKES], input=b"a command", capture_output=True, check=True
-    )
-    assert done.stdout == b"b'a command'\n"
-
-
 def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:
     worker = start()
-    worker.until(lambda: worker.events)  # the first one leaves before torch is loaded
-    os.kill(worker.link.pid, signal.SIGSEGV)
+    worker.until(lambda: len(worker.of(Status)) > 1)  # its first one leaves before torch is loaded
+    os.kill(worker.held.pid, signal.SIGSEGV)
     assert worker.end() == -signal.SIGSEGV
     worker.until(lambda: any("Segmentation fault" in line for line in worker.printed))
 
@@ -168,12 +153,14 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
 PARENT = """
 import sys, time
 from gpudash.protocol.commands import Plan
-from gpudash.run.worker_process import WorkerProcess
+from gpudash.run.workload_process import WorkloadProcess, job_of
 small = {"batch_size": "2", "num_workers": "2", "model_scale": "small"}
-link = WorkerProcess(Plan(workload="encdec", settings=small, device="cpu"))
+plan = Plan(workload="encdec", settings=small, device="cpu")
+held = WorkloadProcess(plan)
+link = job_of(plan, held)
 while not any(getattr(e.body, "steps", ()) for e in link.read()):
     time.sleep(0.01)
-print(link.pid, flush=True)
+print(held.pid, flush=True)
 time.sleep(600)
 """
 
@@ -243,7 +230,7 @@ def running() -> Iterator[Callable[[], Worker]]:
         long.mkdir()
 
         def newest() -> Worker:
-            if not workers or workers[-1].link.exit_code() is not None:
+            if not workers or workers[-1].link.exit_code is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(tempfile, "tempdir", str(long))
                     plan = Plan(workload="encdec", settings=SMALL, device="cpu")
@@ -267,9 +254,9 @@ def training(running: Callable[[], Worker]) -> Worker:
 
 def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -> None:
     assert isinstance(training.events[0], Hello)
-    assert isinstance(training.events[1], Status)  # sent before torch is loaded
+    assert isinstance(training.events[1], Status)
     (started,) = training.of("started")
-    assert (started.settings["batch_size"], started.process.pid) == ("2", training.link.pid)
+    assert (started.settings["batch_size"], started.process.pid) == ("2", training.held.pid)
     labels = {phase.name: phase.label for phase in started.process.phases}
     assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
     assert labels["prepare"] == "encode"  # the workload's own word
@@ -286,7 +273,7 @@ def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
     earlier = [s.step for s in training.steps if s.segment == changed.segment - 1]
     assert earlier[-1] == changed.after_step
     assert {s.samples for s in training.steps if s.segment == changed.segment} == {4}
-    assert any("no streams" in line for line in training.printed)
+    training.until(lambda: any("no streams" in line for line in training.printed))
 
 
 def test_a_pause_keeps_its_moment_and_is_in_no_step(training: Worker) -> None:
@@ -306,7 +293,7 @@ def test_a_pause_keeps_its_moment_and_is_in_no_step(training: Worker) -> None:
 
 
 def unread_bytes(fd: int) -> int:
-    """Return the number of unread bytes in a pipe."""
+    """Return the number of unread bytes of a connection."""
     answer = array("i", [0])
     fcntl.ioctl(fd, termios.FIONREAD, answer)
     return answer[0]
@@ -315,19 +302,16 @@ def unread_bytes(fd: int) -> int:
 def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
     changed = training.change(data="cached", batch_size="1")
     training.trains_as(changed)
-    events = training.link.filenos[0]
-    pipe_bytes = fcntl.fcntl(events, fcntl.F_GETPIPE_SZ)
-    fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, 4096)  # full after a few messages
-    process = psutil.Process(training.link.pid)
+    (events,) = training.link.filenos
+    process = psutil.Process(training.held.pid)
     unread, used_s, full_s = -1, inf, inf
-    while process.cpu_times().user < used_s + 0.2:  # it trains on while the pipe is full
+    while process.cpu_times().user < used_s + 0.2:  # it trains on while the connection is full
         if unread_bytes(events) != unread:
             unread, used_s = unread_bytes(events), process.cpu_times().user
             full_s = time.monotonic()
         time.sleep(0.005)
     read_s = time.monotonic()
     training.until(lambda: training.steps[-1].finished_s > read_s)
-    fcntl.fcntl(events, fcntl.F_SETPIPE_SZ, pipe_bytes)
     assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
     training.numbered()
 
@@ -335,8 +319,8 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
 def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
     changed = training.change(data="loader", batch_size="3")  # no other test has 3
     training.trains_as(changed)
-    assert list(Path(training.link._scratch.name).rglob("listener-*"))  # goes with the worker
-    for child in psutil.Process(training.link.pid).children():
+    assert list(training.held.place.path.rglob("listener-*"))  # goes with the worker
+    for child in psutil.Process(training.held.pid).children():
         child.kill()  # a loader worker dies: torch raises in the training process
     assert training.end() == 1
     (end,) = training.of("failed")

@@ -28,9 +28,11 @@ MARGIN = 4
 """Columns of the screen beside the pane that shows the output."""
 
 
-class UserCommandProcess(ABC):
+class CommandProcess(ABC):
     """A command that runs, or has run."""
 
+    is_ours = False
+    """Whether it ends with gpudash, which may kill it. Its training stops at a step."""
     exit_code: int | None = None
     """Exit code, negative for a signal; None while the command runs or if unknown."""
     over = False
@@ -58,7 +60,7 @@ class UserCommandProcess(ABC):
         """Release the command; a second call does nothing."""
 
 
-class Foreground(UserCommandProcess):
+class Foreground(CommandProcess):
     """A child with gpudash's streams and process group: as if it had been started directly."""
 
     def __init__(
@@ -102,7 +104,7 @@ class Foreground(UserCommandProcess):
             shutil.rmtree(self._place, ignore_errors=True)
 
 
-class _OnTerminal(UserCommandProcess):
+class _OnTerminal(CommandProcess):
     """A command on a keeper's terminal."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -164,7 +166,7 @@ class _OnTerminal(UserCommandProcess):
                 del self._unsent[: self._connection.send(self._unsent)]
 
 
-class Adopted(UserCommandProcess):
+class Adopted(CommandProcess):
     """A command that has its own terminal or none, and may be watched without a screen."""
 
     def __init__(self, place: Path, name: str, process: tuple[int, int]) -> None:

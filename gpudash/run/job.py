@@ -1,12 +1,13 @@
-"""Read a user's command as a source: its output, its training processes' messages, its end.
+"""Read a command that trains as a source: its output, its processes' messages, its end.
 
-The source ends a command only on a Stop. Closing the source leaves the command running.
+A user's command ends only on a Stop, by signals, and runs on when the source is closed. A reference
+workload is ours: it stops at a step, says itself how its training ended, and ends with the source.
 """
 
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from signal import SIGINT, SIGKILL
 
@@ -31,13 +32,13 @@ from gpudash.protocol.training import (
     TrainingProcess,
 )
 from gpudash.rendezvous import Rendezvous
+from gpudash.run.command_process import CommandProcess
 from gpudash.run.lines import StackReply
 from gpudash.run.nodes import Nodes
 from gpudash.run.source import Source, printed
 from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.turns import Turn
-from gpudash.run.user_command_process import UserCommandProcess
 
 ON_SCREEN: tuple[Ability, ...] = (
     "levers",
@@ -96,23 +97,26 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
         return self.until_s - self.began_s
 
 
-class ScriptSource(Source):
+class Job(Source):
     """The command, and all its training processes."""
-
-    is_ours = False
 
     def __init__(
         self,
         name: str,
-        held: UserCommandProcess,
+        held: CommandProcess,
         place: Rendezvous,
         *,
         can: tuple[Ability, ...] = ON_SCREEN,
         nodes: Nodes | None = None,
         gives_way: bool = False,
+        world_size: int | None = None,
     ) -> None:
-        """With `gives_way` the training is left to `gpudash attach` while one watches it."""
+        """With `gives_way` the training is left to `gpudash attach` while one watches it.
+
+        `world_size` is the number of processes that are known to come.
+        """
         self.name = name
+        self.is_ours = held.is_ours
         self.offered: Offered | None = None
         """Levers and findings of the training, once they are complete; may be read from any
         thread."""
@@ -128,7 +132,8 @@ class ScriptSource(Source):
         """Whether they are those until another gpudash took over."""
         self._held = held
         self._place = place
-        self._processes = TrainingProcesses(place, nodes)
+        self._called = "the training process" if self.is_ours else name
+        self._processes = TrainingProcesses(place, nodes, world_size=world_size)
         self._turn = Turn(place.path) if gives_way else None
         self._seqs: Counter[tuple[str, int]] = Counter()
         self._lines = TerminalLines()
@@ -138,6 +143,7 @@ class ScriptSource(Source):
         self._answers: list[int] = []
         self._why: str | None = None  # how it ended
         self._failed_why = ""
+        self._failures: list[tuple[int, State]] = []  # each with its rank
         self._is_closed = False
         self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
         if self.prints_to:
@@ -185,14 +191,15 @@ class ScriptSource(Source):
         found = [*self._own(), *self._output(), *self._of_training()]
         if not self._held.over:
             self._report_progress()
-            self._waiting += self._processes.notices()
+            if not self.is_ours:  # whose end says what becomes of its processes
+                self._waiting += self._processes.notices()
             return [*found, *self._own()]
         while more := self._of_training():
             found += more
         return [*found, *self._own(), *self._end()]
 
     def send(self, command: AnyCommand, /) -> None:
-        if isinstance(command, Stop):
+        if isinstance(command, Stop) and not self.is_ours:
             self._answers.append(command.id)
             self._stop()
         elif isinstance(command, Stacks):
@@ -233,6 +240,9 @@ class ScriptSource(Source):
         found = []
         for envelope in () if self.is_away else self._processes.read():
             body, rank = envelope.body, envelope.rank
+            if isinstance(body, State) and body.failure is not None:  # the end tells the first one
+                self._failures.append((rank, body))
+                continue
             process = body.process if isinstance(body, State) else None
             if isinstance(body, State) and process is not None:
                 self.started, body = True, replace(body, workload=self.name)
@@ -285,7 +295,7 @@ class ScriptSource(Source):
         return [self._stamped("output", 0, now_s, one) for one in messages]
 
     def _report_progress(self) -> None:
-        if self.started:
+        if self.started or self.is_ours:  # which says itself what it does
             return
         marks = ("oldtorch", "torch", "oldpython", "newpython")
         mark = next((one for one in marks if self._processes.has_mark(one)), "")
@@ -309,33 +319,47 @@ class ScriptSource(Source):
     # ── the end ─────────────────────────────────────────────────────────────────────────
 
     def _end(self) -> Iterable[Envelope]:
-        now_s, code = time.monotonic(), self._held.exit_code
-        until_s = self._processes.parted_s
-        why = self._why = self.how_it_ended()
+        now_s, why = time.monotonic(), self.how_it_ended()
         if self._processes.has_mark("failed"):  # the place is gone soon
             self._failed_why = plain(_why(self._place, "failed"))
-        events: list[Event] = []
+        if self.is_ours:
+            self._why = self._failed_why or why
+            events = [] if self._failed_why else [*self._first_failure()]
+        else:
+            self._why = why
+            events = [*self._end_of_command(now_s, why)]
+        return [self._stamped("training", 0, now_s, event) for event in events]
+
+    def _first_failure(self) -> Iterator[Event]:
+        if not self._failures:
+            return
+        rank, first = min(self._failures, key=lambda one: one[1].at_s)
+        failures = [state.failure for _, state in self._failures if state.failure is not None]
+        failure = first.failure
+        if failure is not None and len({one.sentence for one in failures}) > 1:
+            failure = replace(failure, sentence=f"rank {rank}: {failure.sentence}")
+        yield State(at_s=first.at_s, phase="failed", failure=failure)
+
+    def _end_of_command(self, now_s: float, why: str) -> Iterator[Event]:
+        code, until_s = self._held.exit_code, self._processes.parted_s
         if code == 0 or (code is None and not self._held.lost):
-            events.append(
-                State(
-                    at_s=now_s,
-                    phase="finished",
-                    trained_until_s=until_s,
-                    answers=tuple(self._answers),
-                    after_step=self.total_steps,
-                )
+            yield State(
+                at_s=now_s,
+                phase="finished",
+                trained_until_s=until_s,
+                answers=tuple(self._answers),
+                after_step=self.total_steps,
             )
         elif not self._stops and self._is_interrupted:
             # what has not begun cannot stop, and leaves no recording, as where the script is done
             phase: LifePhase = "stopped" if self.started else "finished"
-            events += [State(at_s=now_s, phase=phase, trained_until_s=until_s), Notice(text=why)]
+            yield State(at_s=now_s, phase=phase, trained_until_s=until_s)
+            yield Notice(text=why)
         elif not self._stops:
             failure = Failed(kind="error", sentence=why)
-            failed = State(at_s=now_s, phase="failed", trained_until_s=until_s, failure=failure)
-            events.append(failed)
+            yield State(at_s=now_s, phase="failed", trained_until_s=until_s, failure=failure)
         if not self.started and not self._stops:
-            events.append(Notice(text=self.why_no_step()))
-        return [self._stamped("training", 0, now_s, event) for event in events]
+            yield Notice(text=self.why_no_step())
 
     @property
     def _is_interrupted(self) -> bool:
@@ -348,13 +372,13 @@ class ScriptSource(Source):
         if self._held.lost:
             return f"whoever held the terminal of {self.name} was killed, and the terminal is gone"
         if code is None or code == 0:
-            return f"{self.name} has ended"
+            return f"{self._called} has ended"
         if code in INTERRUPTED:
-            return f"{self.name} was interrupted"
+            return f"{self._called} was interrupted"
         if code < 0:
-            return f"{self.name} was killed by {signal_name(-code)}"
+            return f"{self._called} was killed by {signal_name(-code)}"
         last = _failed_rank(self.last_lines) or _last_words(self.last_lines)
-        return f"{self.name} exited with {code}{last and f': {last}'}"
+        return f"{self._called} exited with {code}{last and f': {last}'}"
 
     def why_no_more(self) -> str:
         return self.how_it_ended() if self.started else self.why_no_step()

@@ -25,11 +25,11 @@ from gpudash.protocol.training import (
     TooLate,
 )
 from gpudash.run import job_commands, keeper
-from gpudash.run.script import PUT_BACK, ScriptSource
+from gpudash.run.command_process import CommandProcess, Foreground, keep
+from gpudash.run.job import PUT_BACK, Job
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
-from gpudash.run.user_command_process import Foreground, UserCommandProcess, keep
 from tests.lives import told, told_by
 from tests.waiting import until
 
@@ -43,7 +43,7 @@ class Watched:
     def __init__(self, place, *words, kept=True):
         command = UserCommand("train.py", (sys.executable, *words))
         self.held = keep(command, place) if kept else Foreground(command, place)
-        self.source = ScriptSource("train.py", self.held, place)
+        self.source = Job("train.py", self.held, place)
         self.envelopes = []
         self.place = place
 
@@ -97,7 +97,7 @@ def run(place):
         watched.source.close()
 
 
-class Ended(UserCommandProcess):
+class Ended(CommandProcess):
     """A command that has printed this, and ended so; `exit_code` None: it still runs."""
 
     def __init__(self, printed="", exit_code=0):
@@ -114,7 +114,7 @@ class Ended(UserCommandProcess):
 
 def told_of(place, held):
     """Return the source of this command, and all that it says at once."""
-    source = ScriptSource("train.py", held, place)
+    source = Job("train.py", held, place)
     return source, [one.body for one in source.read()]
 
 
