@@ -15,7 +15,7 @@ from gpudash.cli.headless_script import plan_of
 from gpudash.protocol.commands import Plan
 from gpudash.run import runs
 from gpudash.run.command_process import Foreground
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.snapshot import Snapshot
@@ -102,9 +102,9 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
     place, news = runs.begin(), News(quiet=True)
     children: list[Foreground] = []
 
-    def start(_plan: Plan) -> Job:
+    def start(_plan: Plan) -> TrainingJob:
         children.append(Foreground(command, place, output_to_stderr=True))
-        return Job(command.name, children[0], place)
+        return TrainingJob(command.name, children[0], place)
 
     with ExitStack() as at_end:
         if cause_of(script) == "others":

@@ -20,7 +20,7 @@ from pathlib import Path
 from gpudash import rendezvous
 from gpudash.protocol.commands import Plan
 from gpudash.run.command_process import keep
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.tui.app import Dashboard
@@ -68,8 +68,8 @@ def session_over(words: list[str]) -> Session:
     """Return a session over a script of the user's."""
     command, place = understand(words), rendezvous.begin()
 
-    def start(_plan: Plan) -> Job:
-        return Job(command.name, keep(command, place), place)
+    def start(_plan: Plan) -> TrainingJob:
+        return TrainingJob(command.name, keep(command, place), place)
 
     return Session(Plan(workload=command.name, settings={}), start_source=start)
 

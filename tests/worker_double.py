@@ -16,7 +16,7 @@ from gpudash.instrument.pipes import CommandPipe, EventPipe
 from gpudash.protocol.commands import Change, Plan, Profile, Stop
 from gpudash.protocol.training import Device, Hello, Refused, State, Status
 from gpudash.rendezvous import Rendezvous
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.workload_process import WorkloadProcess, job_of
 from gpudash.worker.__main__ import await_dashboard
 from tests.lives import failed, in_process
@@ -44,7 +44,7 @@ sys.exit(main())
 """
 
 
-def start_double(plan: Plan) -> Job:
+def start_double(plan: Plan) -> TrainingJob:
     """Start one, however many ranks are planned."""
     held = WorkloadProcess(plan, ("-m", "tests.worker_double"))
     return job_of(msgspec.structs.replace(plan, nproc=1), held)

@@ -18,7 +18,7 @@ from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run import runs
 from gpudash.run.command_process import Foreground
-from gpudash.run.job import HEADLESS, Job
+from gpudash.run.job import HEADLESS, TrainingJob
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.session import Session
@@ -74,7 +74,7 @@ class HeadlessScript:
         self._claim = None if gives_way else Claim(self._place.path)
         self._child: Foreground | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
-        self.source: Job | None = None
+        self.source: TrainingJob | None = None
         """The source of the command; None before its start."""
         self.news = News(quiet=True)
         self.interrupted = False
@@ -102,9 +102,9 @@ class HeadlessScript:
             if self._child is None:
                 remove(self._place)
 
-    def _start(self, _plan: Plan) -> Job:
+    def _start(self, _plan: Plan) -> TrainingJob:
         child = self._launch()
-        self.source = Job(
+        self.source = TrainingJob(
             self._command.name,
             child,
             self._place,

@@ -18,7 +18,7 @@ from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.report.cell import lines, picture
 from gpudash.run.command_process import CommandProcess
-from gpudash.run.job import HEADLESS, Job
+from gpudash.run.job import HEADLESS, TrainingJob
 from gpudash.run.runs import UserRun, read
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
@@ -58,8 +58,8 @@ class Watch:
         self._has_missed = False  # what came since then, as another gpudash watched
         self._left: TrainingProcess | None = None  # when that one came
 
-        def start(_plan: Plan) -> Job:
-            self._source = Job(
+        def start(_plan: Plan) -> TrainingJob:
+            self._source = TrainingJob(
                 run.facts.name, _UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
             )
             return self._source

@@ -23,7 +23,7 @@ from gpudash.cli.stdout import complain, on_terminal, say
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.run.command_process import keep
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
@@ -116,11 +116,11 @@ def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
 
 def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes | None) -> int:
     plan, place = plan_of(command), begin()
-    sources: list[Job] = []
+    sources: list[TrainingJob] = []
 
     def start(_plan: Plan) -> Source:
         held = keep(command, place)
-        sources.append(Job(command.name, held, place, nodes=nodes))
+        sources.append(TrainingJob(command.name, held, place, nodes=nodes))
         return sources[-1]
 
     try:
@@ -134,7 +134,7 @@ def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes
     return say_farewell(sources[-1], left) if sources else left.code
 
 
-def say_farewell(source: Job, left: ScreenResult) -> int:
+def say_farewell(source: TrainingJob, left: ScreenResult) -> int:
     if not source.is_over:
         again, how = ATTACH, ""
         if source.prints_to:

@@ -97,7 +97,7 @@ class Trained(msgspec.Struct, frozen=True, kw_only=True):
         return self.until_s - self.began_s
 
 
-class Job(Source):
+class TrainingJob(Source):
     """The command, and all its training processes."""
 
     def __init__(

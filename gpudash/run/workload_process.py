@@ -19,7 +19,7 @@ from gpudash.protocol.training import Ability
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.command_process import CommandProcess
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.lines import TURN_BYTES, receive
 from gpudash.run.terminal_lines import LINE_LIMIT
 
@@ -37,13 +37,13 @@ REAP_S = 3.0
 """Seconds to wait for a killed process: one inside the GPU's driver may take any time."""
 
 
-def start(plan: Plan) -> Job:
+def start(plan: Plan) -> TrainingJob:
     """Start the plan's process, or its several ranks. Raises WorkerError."""
     return job_of(plan, WorkloadProcess(plan))
 
 
-def job_of(plan: Plan, held: "WorkloadProcess") -> Job:
-    return Job(plan.workload, held, held.place, can=CAN, world_size=plan.nproc)
+def job_of(plan: Plan, held: "WorkloadProcess") -> TrainingJob:
+    return TrainingJob(plan.workload, held, held.place, can=CAN, world_size=plan.nproc)
 
 
 class WorkloadProcess(CommandProcess):

@@ -13,7 +13,7 @@ import pytest
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.commands import Plan
 from gpudash.run.command_process import keep
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
 from tests.run.screens import Screen
@@ -49,7 +49,7 @@ def train(monkeypatch, place, tmp_path):
     def run(*words, seen):
         file = tmp_path / "go on"
         held = keep(UserCommand("hangs.py", (*words, str(file))), place)
-        source = Job("hangs.py", held, place)
+        source = TrainingJob("hangs.py", held, place)
         plan = Plan(workload="hangs.py", settings={})
         session = Session(plan, rate_hz=20, start_source=lambda _: source, beside=())
         screen = Trains(file, seen)

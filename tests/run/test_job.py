@@ -26,7 +26,7 @@ from gpudash.protocol.training import (
 )
 from gpudash.run import job_commands, keeper
 from gpudash.run.command_process import CommandProcess, Foreground, keep
-from gpudash.run.job import PUT_BACK, Job
+from gpudash.run.job import PUT_BACK, TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
@@ -43,7 +43,7 @@ class Watched:
     def __init__(self, place, *words, kept=True):
         command = UserCommand("train.py", (sys.executable, *words))
         self.held = keep(command, place) if kept else Foreground(command, place)
-        self.source = Job("train.py", self.held, place)
+        self.source = TrainingJob("train.py", self.held, place)
         self.envelopes = []
         self.place = place
 
@@ -114,7 +114,7 @@ class Ended(CommandProcess):
 
 def told_of(place, held):
     """Return the source of this command, and all that it says at once."""
-    source = Job("train.py", held, place)
+    source = TrainingJob("train.py", held, place)
     return source, [one.body for one in source.read()]
 
 

@@ -21,7 +21,7 @@ from gpudash.protocol.commands import Blocks, Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import LogReader
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.run.telemetry_source import TelemetrySource
@@ -44,7 +44,7 @@ def begin() -> Iterator[Begin]:
     def start(
         record: Path | None = None,
         rate_hz: float = 20,
-        start_source: Callable[[Plan], Job] = start_double,
+        start_source: Callable[[Plan], TrainingJob] = start_double,
         **plan: object,
     ) -> tuple[Session, Screen]:
         settings = SMALL | plan.pop("settings", {})

@@ -16,7 +16,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
 from gpudash.run import workload_process
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.lines import READ_BYTES, TURN_BYTES
 from gpudash.run.workload_process import WorkloadProcess, job_of
 from tests.waiting import until
@@ -129,7 +129,7 @@ children[0].wait()
 NOISE = "print(('\\x01' * 4095 + '\\n') * 300, flush=True)"
 
 
-def until_its_end(link: Job) -> list[Envelope]:
+def until_its_end(link: TrainingJob) -> list[Envelope]:
     said = []
     until(lambda: said.extend(link.read()) or link.ended() is not None)
     return said

@@ -17,7 +17,7 @@ from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State
 from gpudash.run.command_process import keep
-from gpudash.run.job import Job
+from gpudash.run.job import TrainingJob
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
 from gpudash.run.session import Session
@@ -47,7 +47,7 @@ class Ranks:
     def join(self):
         """Watch it, and no longer as the dashboard before."""
         self.envelopes = []
-        self.source = Job("train.py", self.held, self.place)
+        self.source = TrainingJob("train.py", self.held, self.place)
         self.until(lambda: len(self.of("started")) == self.world_size)
         self.trains_on()
 
@@ -224,7 +224,7 @@ def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_
 ):
     two.leave()
     path, news = tmp_path / "run.csv", News()
-    source = two.source = Job("train.py", two.held, two.place)
+    source = two.source = TrainingJob("train.py", two.held, two.place)
     session = Session(Plan(workload="train.py", settings={}), start_source=lambda _: source)
     session.begin_sink("recording", path)
     session.start(news)
