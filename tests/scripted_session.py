@@ -2,7 +2,9 @@
 
 import os
 import signal
+from unittest import mock
 
+from gpudash.cli.main import main
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from tests.scripted_worker import Conducted, Worker
@@ -57,3 +59,9 @@ class ScriptedSession:
 
     def close(self):
         pass
+
+
+def called(*words, trains):
+    """Call gpudash, whose trainings are these, one after the other; return its exit code."""
+    with mock.patch("gpudash.cli.headless.Session", side_effect=trains):
+        return main(words)

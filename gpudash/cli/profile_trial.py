@@ -6,16 +6,14 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.measured_script import MeasuredScript
-from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.headless import News
+from gpudash.cli.measure import Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
@@ -47,7 +45,19 @@ def main(arguments: argparse.Namespace) -> int:
             raise UsageError("--read trains nothing; valid beside it: --against, --json")
         _print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
         return Exit.DONE
-    return (_of_script if arguments.user_command else _of_workload)(arguments, before)
+    training = training_of(arguments)
+    path = _path(arguments, training.plan.workload)
+
+    def begin(session: Session, news: News) -> ProfileTrial:
+        return ProfileTrial(session, news, arguments.steps, path)
+
+    trial, ended = measure(training, arguments, begin)
+    code = trial.conclude(ended)
+    if code == Exit.DONE:
+        _print_report(path, before, ended.snapshot, as_json=arguments.json)
+        if not arguments.quiet:
+            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
+    return code
 
 
 def _summary_of(path: Path) -> Summary:
@@ -110,62 +120,23 @@ class ProfileTrial:
             doing = "warming up" if snapshot.state == "training" else snapshot.status
         return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
 
-    def conclude(self, why: str, *, interrupted: bool) -> int:
-        """Without a profile, print the known reason, or else `why`."""
+    def conclude(self, ended: Ended) -> int:
+        """Without a profile, print why."""
+        failed = None if self.is_done else ended.complain("profile")
+        if failed is not None:
+            return failed
         self.is_over()  # look at the last snapshot
         if self.is_done:
             return Exit.DONE
-        reason = "interrupted" if interrupted else self.failure or why
+        reason = "interrupted" if ended.interrupted else self.failure or ended.why
         complain(f"gpudash: no profile: {reason}")
-        if interrupted:
+        if ended.interrupted:
             return Exit.INTERRUPTED
         return Exit.REFUSED if self.failure else Exit.FAILED
 
 
 def _is_warm(snapshot: Snapshot) -> bool:
     return bool(snapshot.results) and snapshot.results[-1].steps > 0
-
-
-def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
-    plan = make_plan(arguments)
-    path = _path(arguments, plan.workload)
-    with training_session(arguments, plan) as session:
-        news = News(quiet=arguments.quiet)
-        trial = ProfileTrial(session, news, arguments.steps, path)
-        interrupted = follow(session, news, trial.line, trial.is_over)
-        if session.failure is not None and not trial.is_done:
-            return complain_of_failure(session.failure)
-        code = trial.conclude("the training ended first", interrupted=interrupted)
-    return _print_if_done(arguments, path, before, news.snapshot, code)
-
-
-def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
-    check_with_command(arguments)
-    command = understand(arguments.user_command)
-    path = _path(arguments, command.name)
-    script = MeasuredScript(command, output_to_stderr=arguments.json)
-    with script.session(arguments) as session:
-        trial = ProfileTrial(session, script.news, arguments.steps, path)
-        line = (lambda _: "") if arguments.quiet else trial.line
-        script.measure(session, trial.is_over, line)
-    source = script.source
-    assert source
-    failed = None if trial.is_done else script.own_failure("profile")
-    if failed is not None:
-        return failed
-    why = source.why_no_more()
-    code = trial.conclude(why, interrupted=script.interrupted)
-    return _print_if_done(arguments, path, before, script.news.snapshot, code)
-
-
-def _print_if_done(
-    arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
-) -> int:
-    if code == Exit.DONE:
-        _print_report(path, before, trained, as_json=arguments.json)
-        if not arguments.quiet:
-            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
-    return code
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:

@@ -8,7 +8,7 @@ from itertools import chain
 import msgspec
 
 from gpudash import __version__
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
+from gpudash.cli.headless import Follower, complain_of_failure, training_session
 from gpudash.cli.stdout import complain, say
 from gpudash.cli.sweep_grid import of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
@@ -208,12 +208,12 @@ def run_sweep(
     *,
     quiet: bool = False,
 ) -> int:
-    news = News(quiet=quiet)
+    training = Follower(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
     plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
     session.conduct(recorded)
     try:
-        interrupted = follow(session, news, recorded.line, lambda: recorded.is_over(session, plan))
+        training.follow(session, recorded.line, lambda: recorded.is_over(session, plan))
         recorded.conclude()
     finally:
         if file is not None:
@@ -230,7 +230,7 @@ def run_sweep(
         run = msgspec.structs.replace(run, skipped_samples=recorded.skipped_samples)
         unwritten = outputs.publish(sweep, run)
     why = recorded.failure or unwritten
-    return _conclude(session, sweep, why, outputs, interrupted=interrupted)
+    return _conclude(session, sweep, why, outputs, interrupted=training.interrupted)
 
 
 def _print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:

@@ -7,9 +7,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import asdict
 
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.measured_script import MeasuredScript
-from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.headless import News
+from gpudash.cli.measure import Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.slowing import MOST_S
 from gpudash.diagnosis.headline import answer_lines
@@ -18,11 +17,9 @@ from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
-from gpudash.protocol.training import Failed
 from gpudash.run.child import scratch_folder
 from gpudash.run.code_looks import is_wanted
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
 from gpudash.snapshot import ENDED, Snapshot, silence
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
@@ -44,9 +41,13 @@ class WhyReport(AnswerReport, frozen=True, kw_only=True):
 
 
 def main(arguments: argparse.Namespace) -> int:
+    training = training_of(arguments)
     with TemporaryDirectory(prefix="gpudash-", dir=scratch_folder()) as folder:
         trace = Path(folder) / "why.trace.json"
-        return (_of_script if arguments.user_command else _of_workload)(arguments, trace)
+        why, ended = measure(
+            training, arguments, lambda session, news: Why(session, news, arguments, trace)
+        )
+    return _conclude(why, arguments, ended)
 
 
 class Why:
@@ -74,11 +75,11 @@ class Why:
         self._is_done = self.failure != "" or next(self._course, True)
         return self._is_done
 
-    def why_incomplete(self, ended: str, own: Failed | None) -> str:
-        """Return an empty text if all was found; `own` is how gpudash failed."""
-        if own is not None and own.kind == "error":
-            return own.sentence
-        return self.failure or ("" if self._is_done else f"{ended} while {self._doing}")
+    def why_incomplete(self, ended: Ended) -> str:
+        """Return an empty text if all was found."""
+        if ended.failure is not None:
+            return ended.failure.sentence
+        return self.failure or ("" if self._is_done else f"{ended.why} while {self._doing}")
 
     def line(self, snapshot: Snapshot) -> str:
         if snapshot.state in ENDED:
@@ -158,56 +159,22 @@ def _expectation(shown: SlowingShown) -> str:
     )
 
 
-def _of_workload(arguments: argparse.Namespace, trace: Path) -> int:
-    plan = make_plan(arguments)
-    with training_session(arguments, plan) as session:
-        news = News(quiet=arguments.quiet)
-        why = Why(session, news, arguments, trace)
-        interrupted = follow(session, news, why.line, why.is_over)
-        if session.failure is not None and why.known.answer is None:
-            return complain_of_failure(session.failure)
-        failure = session.failure
-    return _conclude(why, arguments, "the training ended", failure, interrupted=interrupted)
-
-
-def _of_script(arguments: argparse.Namespace, trace: Path) -> int:
-    check_with_command(arguments)
-    command = understand(arguments.user_command)
-    script = MeasuredScript(command, output_to_stderr=arguments.json)
-    with script.session(arguments) as session:
-        why = Why(session, script.news, arguments, trace)
-        line = (lambda _: "") if arguments.quiet else why.line
-        script.measure(session, why.is_over, line)
-        failure = session.failure
-    source = script.source
-    assert source
-    failed = None if why.known.answer is not None else script.own_failure("answer")
-    if failed is not None:
-        return failed
-    ended = source.why_no_more()
-    return _conclude(why, arguments, ended, failure, interrupted=script.interrupted)
-
-
-def _conclude(
-    why: Why,
-    arguments: argparse.Namespace,
-    ended: str,
-    failure: Failed | None,
-    *,
-    interrupted: bool,
-) -> int:
+def _conclude(why: Why, arguments: argparse.Namespace, ended: Ended) -> int:
     answer = why.known.answer
     if answer is None:
-        why_not = "interrupted" if interrupted else why.why_incomplete(ended, failure) or ended
+        failed = ended.complain("answer")
+        if failed is not None:
+            return failed
+        why_not = "interrupted" if ended.interrupted else why.why_incomplete(ended) or ended.why
         complain(f"gpudash: no answer: {why_not}")
-        return Exit.INTERRUPTED if interrupted else Exit.FAILED
+        return Exit.INTERRUPTED if ended.interrupted else Exit.FAILED
     if arguments.json:
         say_json(report(why.known, answer))
     else:
         say("\n".join(answer_lines(why.known, answer)))
-    if interrupted:
+    if ended.interrupted:
         return Exit.INTERRUPTED
-    incomplete = why.why_incomplete(ended, failure)
+    incomplete = why.why_incomplete(ended)
     if incomplete:
         complain(f"gpudash: {incomplete}")
     return Exit.FAILED if incomplete else Exit.DONE

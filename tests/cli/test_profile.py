@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
+from gpudash.cli.measure import Ended
 from gpudash.cli.profile_trial import PATIENCE_S, ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
@@ -166,7 +167,7 @@ def test_it_is_over_with_the_answer(trial):
     over(trial, WARM)
     assert not over(trial, replace(ANSWERED, profiling=True))
     assert over(trial, replace(ANSWERED, profile=FOUND))
-    assert trial.conclude("", interrupted=False) == Exit.DONE
+    assert trial.conclude(Ended()) == Exit.DONE
 
 
 ANOTHER = "another profiler is active"
@@ -189,11 +190,11 @@ STUCK = {"quiet_s": PATIENCE_S + 1}
 def test_without_a_profile_it_says_why(trial, capsys, snapshots, why):
     *_, last = [over(trial, one) for one in snapshots]
     assert last
-    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+    assert trial.conclude(Ended()) == Exit.REFUSED
     assert capsys.readouterr().err == f"gpudash: no profile: {why}\n"
 
 
 def test_interrupted_it_says_so(trial, capsys):
     over(trial, WARM)
-    assert trial.conclude("", interrupted=True) == Exit.INTERRUPTED
+    assert trial.conclude(Ended(interrupted=True)) == Exit.INTERRUPTED
     assert capsys.readouterr().err == "gpudash: no profile: interrupted\n"

@@ -57,7 +57,7 @@ def test_what_a_verb_prints_agrees(schema, printed, monkeypatch, name, words):
 
 
 def test_a_verdict_agrees(schema, capfd):
-    assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), as_json=True) == 0
+    assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), "--json") == 0
     agrees(capfd.readouterr().out, schema("ab"))
     few = test_ab.Comparison(test_ab.question(pairs=2))
     agrees(msgspec.json.encode(document(few, Snapshot())), schema("ab"))
