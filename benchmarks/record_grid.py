@@ -13,13 +13,14 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from gpudash.cli.headless import News
 from gpudash.cli.headless_script import plan_of
-from gpudash.cli.measure import Training, measure
+from gpudash.cli.measure import Course, Training, measure
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
@@ -83,21 +84,25 @@ class Walk:
         return f"{sweep.blocks_done} of {sweep.blocks_planned} blocks, {lasted_s:.0f} s"
 
 
-class Walking:
+class Walking(Course):
     """The walk over a training, which begins once its levers are known."""
 
     def __init__(self, walk: Walk, session: Session, news: News, seconds: float) -> None:
-        self._walk, self._session, self._news, self._seconds = walk, session, news, seconds
-        self._has_begun = False
-        self.line = walk.line
+        super().__init__(session, news)
+        self._walk, self._seconds = walk, seconds
 
-    def is_over(self) -> bool:
-        """Return whether it is done, or has lasted so long."""
-        snapshot = self._news.snapshot
-        if not self._has_begun and snapshot.process is not None and snapshot.levers_complete:
-            self._has_begun = True
-            self._session.conduct(self._walk)
-        return self._walk.done or time.monotonic() - self._walk.began_s > self._seconds
+    def follow(self) -> Iterator[bool]:
+        """Wait until it is done, or has lasted so long."""
+        news, walk = self.news, self._walk
+        while news.snapshot.process is None or not news.snapshot.levers_complete:
+            yield False
+        self.session.conduct(walk)
+        while not walk.done and time.monotonic() - walk.began_s <= self._seconds:
+            yield False
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress."""
+        return self._walk.line(snapshot)
 
 
 def main() -> None:

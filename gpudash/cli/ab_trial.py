@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News
-from gpudash.cli.measure import Ended, Training, measure, training_of
+from gpudash.cli.measure import Course, Ended, Training, measure, training_of
 from gpudash.cli.plan import compared_values
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
@@ -203,8 +203,8 @@ def two_values(levers: Sequence[Lever], text: str) -> tuple[str, str, str]:
     return name, sides[0], sides[1]
 
 
-class _Comparing:
-    """The course of an A/B: its comparison begins once the training's levers are known."""
+class _Comparing(Course):
+    """Compares once the training's levers are known."""
 
     def __init__(
         self,
@@ -214,23 +214,25 @@ class _Comparing:
         start: Start,
         known: Question | None,
     ) -> None:
-        self._session, self._news, self._arguments = session, news, arguments
-        self._start = start
-        self.line = start.line
+        super().__init__(session, news)
+        self._arguments, self._start, self._known = arguments, start, known
         self.comparison: Comparison | None = None
-        if known is not None:
-            self._begin(known)
 
-    def is_over(self) -> bool:
-        snapshot = self._news.snapshot
+    def follow(self) -> Iterator[bool]:
+        while not (self._known or self._has_levers()):
+            yield False
+        question = self._known or _question_of(self._arguments, self.news.snapshot.levers)
+        comparison = self.comparison = Comparison(self._start.asks(question))
+        self.session.conduct(comparison)
+        while not comparison.done:
+            yield False
+
+    def _has_levers(self) -> bool:
         # another rank may start before the one that offers levers
-        if self.comparison is None and snapshot.process is not None and snapshot.levers_complete:
-            self._begin(_question_of(self._arguments, snapshot.levers))
-        return self.comparison is not None and self.comparison.done
+        return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
 
-    def _begin(self, question: Question) -> None:
-        self.comparison = Comparison(self._start.asks(question))
-        self._session.conduct(self.comparison)
+    def line(self, snapshot: Snapshot) -> str:
+        return self._start.line(snapshot)
 
 
 def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:

@@ -5,9 +5,12 @@ so does all it has started.
 """
 
 import argparse
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, suppress
-from typing import NamedTuple, Protocol, TypeVar
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from gpudash.cli.headless import Follower, News, exit_of, training_session
 from gpudash.cli.headless_script import HeadlessScript, in_shell, plan_of
@@ -21,22 +24,58 @@ from gpudash.run.guarded import Guarded
 from gpudash.run.guardian import HAS_BEEN_ASKED
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import ENDED, Snapshot, silence
 from workloads import find_workload
 from workloads.levers import Lever, LeverError, find
 
+PATIENCE_S = 60.0
+"""Seconds to wait for a step."""
 
-class Course(Protocol):
-    """What a verb does with a training, from its start to when enough is known."""
+
+class Course(ABC):
+    """What a verb does with a training, one thing after the other, until enough is known."""
+
+    patience_s = inf
+    """How long a step may take."""
+
+    def __init__(self, session: Session, news: News) -> None:
+        self.session, self.news = session, news
+        self.doing = "warming up"
+        self.failure = ""
+        """Why something was not found, as a clause."""
+        self.is_done = False
+        self._course = self.follow()
+
+    @abstractmethod
+    def follow(self) -> Iterator[bool]:
+        """Yield False to wait. Raise UsageError or LeverError for what the training has not."""
 
     def is_over(self) -> bool:
-        """Do what comes next; return whether the training may end.
+        """Do what comes next; return whether the training may end."""
+        if (self.news.snapshot.quiet_s or 0.0) > self.patience_s:
+            no_step = f"no step has ended for {self.patience_s:.0f} s"
+            self.failure = f"{no_step}; gpudash doctor may tell why"
+        self.is_done = self.failure != "" or next(self._course, True)
+        return self.is_done
 
-        Raise UsageError or LeverError for what this training turns out not to have.
-        """
+    def line(self, snapshot: Snapshot) -> str:
+        if snapshot.state in ENDED:
+            return ""
+        return ", ".join([f"{snapshot.workload}: {self.now(snapshot)}", *silence(snapshot)])
 
-    def line(self, snapshot: Snapshot, /) -> str:
-        """Return the progress."""
+    def now(self, snapshot: Snapshot) -> str:
+        """Return what it does at this moment."""
+        return self.doing if snapshot.state == "training" else snapshot.status
+
+    def profile(self, steps: int, path: Path) -> Iterator[bool]:
+        if "profile" not in self.news.snapshot.can:
+            self.failure = "this training cannot be profiled"
+            return
+        self.doing = f"profiling {steps} steps"
+        asked = self.session.profile(steps, path)
+        while self.news.snapshot.last_command < asked or self.news.snapshot.profiling:
+            yield False
+        self.failure = self.news.snapshot.profile_refusal
 
 
 AnyCourse = TypeVar("AnyCourse", bound=Course)

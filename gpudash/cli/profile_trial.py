@@ -1,27 +1,25 @@
 """`gpudash profile`: trace a few steps with torch.profiler, and summarise the trace."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 
 from gpudash.cli.headless import News
-from gpudash.cli.measure import Ended, measure, training_of
+from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
-from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import ProfileComparison, Summary, compare
 from gpudash.trace.text import comparison_lines, summary_lines
-
-PATIENCE_S = 60.0
-"""Seconds to wait for a step."""
 
 
 class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,60 +81,37 @@ def _print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_j
         say("\n".join([*summary_lines(summary), *more]))
 
 
-class ProfileTrial:
+class ProfileTrial(Course):
     """One profile of a training, requested after the warm-up."""
 
+    patience_s = PATIENCE_S
+
     def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
-        self._session, self._news = session, news
+        super().__init__(session, news)
         self._steps, self._path = steps, path
-        self._requested: int | None = None
-        self.failure = ""
-        """Why there is no profile, as a clause."""
-        self.is_done = False
 
-    def is_over(self) -> bool:
-        """Request the profile after the warm-up; return whether the training may end."""
-        if self.failure:
-            return True
-        snapshot = self._news.snapshot
-        if self._requested is None:
-            if _is_warm(snapshot) and "profile" not in snapshot.can:
-                self.failure = "this training cannot be profiled"
-            elif _is_warm(snapshot):
-                self._requested = self._session.profile(self._steps, self._path)
-        elif snapshot.last_command >= self._requested and not snapshot.profiling:
-            self.failure = snapshot.profile_refusal
-            self.is_done = not self.failure and snapshot.profile is not None
-        if (snapshot.quiet_s or 0.0) > PATIENCE_S:
-            self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
-        return self.is_done or self.failure != ""
+    def follow(self) -> Iterator[bool]:
+        while not (rows := self.news.snapshot.results) or not rows[-1].steps:
+            yield False
+        yield from self.profile(self._steps, self._path)
 
-    def line(self, snapshot: Snapshot) -> str:
-        if snapshot.state in ENDED:
-            return ""
-        if self._requested is not None:
-            doing = f"profiling {self._steps} steps"
-        else:
-            doing = "warming up" if snapshot.state == "training" else snapshot.status
-        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+    @property
+    def is_there(self) -> bool:
+        return self.is_done and not self.failure and self.news.snapshot.profile is not None
 
     def conclude(self, ended: Ended) -> int:
         """Without a profile, print why."""
-        failed = None if self.is_done else ended.complain("profile")
+        failed = None if self.is_there else ended.complain("profile")
         if failed is not None:
             return failed
         self.is_over()  # look at the last snapshot
-        if self.is_done:
+        if self.is_there:
             return Exit.DONE
         reason = "interrupted" if ended.interrupted else self.failure or ended.why
         complain(f"gpudash: no profile: {reason}")
         if ended.interrupted:
             return Exit.INTERRUPTED
         return Exit.REFUSED if self.failure else Exit.FAILED
-
-
-def _is_warm(snapshot: Snapshot) -> bool:
-    return bool(snapshot.results) and snapshot.results[-1].steps > 0
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:

@@ -11,7 +11,7 @@ from gpudash import format as fmt
 from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
 from gpudash.cli.headless import News
-from gpudash.cli.measure import Ended, measure, training_of
+from gpudash.cli.measure import Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
@@ -25,7 +25,7 @@ from gpudash.protocol.session import EnergyFound
 from gpudash.protocol.training import State
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
-from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
 from workloads.standard_levers import usable_cores
 from workloads.take_home import recipe
@@ -110,39 +110,30 @@ def named(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-class Tune:
+class Tune(Course):
     """Waits until enough is known of the training, then tunes it."""
 
     def __init__(self, session: Session, news: News, arguments: argparse.Namespace) -> None:
-        self._session, self._news, self._arguments = session, news, arguments
-        self._course = self._follow()
+        super().__init__(session, news)
+        self._arguments = arguments
         self.tuning: Tuning | None = None
         """None until it has begun."""
         self.choice = Chosen((), ())
         """The levers that are tried, and those that are not."""
         self.circumstances: tune_memory.Circumstances | None = None
-        self.failure = ""
-        """Why it did not begin, as a clause."""
-
-    def is_over(self) -> bool:
-        """Do what comes next; return whether the training may end."""
-        return next(self._course, True)
 
     @property
     def is_whole(self) -> bool:
         """Whether it has its verdict, and no end of the training cut it short."""
         return self.tuning is not None and self.tuning.is_whole
 
-    def line(self, snapshot: Snapshot) -> str:
-        if snapshot.state in ENDED:
-            return ""
-        doing = "measuring" if snapshot.total_steps else snapshot.status
+    def now(self, snapshot: Snapshot) -> str:
         if self.tuning is not None:
-            doing = progress(self.tuning)
-        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+            return progress(self.tuning)
+        return "measuring" if snapshot.total_steps else snapshot.status
 
-    def _follow(self) -> Iterator[bool]:
-        news = self._news
+    def follow(self) -> Iterator[bool]:
+        news = self.news
         while not news.snapshot.total_steps:
             if (news.snapshot.quiet_s or 0.0) > PATIENCE_S:
                 self.failure = f"no step for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
@@ -158,12 +149,12 @@ class Tune:
             recall=self._recall,
             energy=self._arguments.energy,
         )
-        self._session.conduct(tuning)
+        self.session.conduct(tuning)
         while not tuning.is_over:
             yield False
 
     def _is_unknown(self, until_s: float) -> bool:
-        snapshot = self._news.snapshot
+        snapshot = self.news.snapshot
         return not snapshot.levers_complete or (
             snapshot.answer is None and snapshot.elapsed_s < until_s
         )
@@ -189,8 +180,8 @@ class Tune:
         self.circumstances = tune_memory.circumstances(
             state,
             tuple(sorted(one.name for one in self.choice.tunables)),
-            command=self._session.plan.command,
-            found=self._news.snapshot.found,
+            command=self.session.plan.command,
+            found=self.news.snapshot.found,
         )
         return None if self._arguments.fresh else tune_memory.recall(self.circumstances)
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
-from gpudash.cli.measure import Ended
-from gpudash.cli.profile_trial import PATIENCE_S, ProfileTrial
+from gpudash.cli.measure import PATIENCE_S, Ended
+from gpudash.cli.profile_trial import ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot
@@ -145,17 +145,17 @@ def trial():
 
 
 def over(trial, snapshot):
-    trial._news.on_snapshot(snapshot)
+    trial.news.on_snapshot(snapshot)
     return trial.is_over()
 
 
 def test_it_requests_the_profile_once_the_training_is_warm(trial):
     assert not over(trial, Snapshot())
     assert not over(trial, replace(WARM, results=()))
-    assert trial._session.asked == []
+    assert trial.session.asked == []
     assert not over(trial, WARM)
     assert not over(trial, WARM)
-    assert trial._session.asked == [(3, Path("trace.json"))]
+    assert trial.session.asked == [(3, Path("trace.json"))]
     silent = replace(WARM, profiling=True, quiet_s=12.0)
     assert trial.line(silent) == "encdec: profiling 3 steps, no step for 12 s"
 

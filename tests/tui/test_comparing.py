@@ -263,7 +263,8 @@ async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
 
 @pytest.mark.parametrize("workload", CATALOGUE)
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
-    begun = mock.Mock(return_value=mock.Mock(failure=None))
+    session = mock.Mock(failure=None, wait=mock.Mock(side_effect=[False, True]))
+    begun = mock.Mock(return_value=session)
     monkeypatch.setattr("gpudash.cli.headless.Session", begun)
     entry = CATALOGUE[workload]
     others = resolve(entry.levers, {"batch_size": "16"})
@@ -273,7 +274,7 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
     words = shlex.split(command)
     assert words[:2] == ["gpudash", "ab"]
     assert main(words[1:]) == Exit.FAILED  # as it was never measured
-    (plan,), (comparison,) = begun.call_args.args, begun.return_value.conduct.call_args.args
+    (plan,), (comparison,) = begun.call_args.args, session.conduct.call_args.args
     assert plan.workload == workload
     assert resolve(entry.levers, plan.settings) == {**others, "pipelined": a}
     question = comparison.question
