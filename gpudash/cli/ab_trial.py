@@ -11,7 +11,7 @@ from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News
 from gpudash.cli.measure import Course, Ended, Training, measure, training_of
 from gpudash.cli.plan import compared_values
-from gpudash.cli.stdout import complain, say, say_json
+from gpudash.cli.stdout import say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
@@ -271,18 +271,13 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
 def missing(trial: Trial, start: Start = ONLY) -> int | None:
     """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
     comparison, ended = trial
-    if comparison is None or not comparison.is_whole:
-        failed = ended.complain("verdict", start.name if start.of > 1 else "")
-        if failed is not None:
-            return failed
-    if comparison is not None and comparison.verdict is not None:
+    one = start.name if start.of > 1 else ""
+    if comparison is None:
+        return ended.without("verdict", start=one)
+    if comparison.verdict is not None and (comparison.is_whole or ended.failed is None):
         return None
-    known = comparison.failure if comparison is not None else None
-    reason = "interrupted" if ended.interrupted else known or ended.why
-    complain(f"gpudash: no verdict{start.where}: {reason}")
-    if ended.interrupted:
-        return Exit.INTERRUPTED
-    return Exit.REFUSED if comparison is not None and comparison.refused else Exit.FAILED
+    code = Exit.REFUSED if comparison.refused else Exit.FAILED
+    return ended.without("verdict", comparison.failure, code, start=one)
 
 
 def conclude(trial: Trial, arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from gpudash.cli.headless import Follower, News, exit_of, training_session
 from gpudash.cli.headless_script import HeadlessScript, in_shell, plan_of
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed
@@ -95,16 +95,19 @@ class Ended(NamedTuple):
     """The session's."""
     is_ours: bool = True
 
-    def complain(self, missing: str, start: str = "") -> int | None:
-        """Say how it failed, if it did by itself; return its exit code then.
-
-        What a command leaves `missing` is named, for the command prints too.
-        """
+    def without(
+        self, what: str, known: str | None = "", code: int = Exit.FAILED, *, start: str = ""
+    ) -> int:
+        """Say why there is no `what`, which may be `known` with its exit code; return the code."""
         if self.failed is not None and self.is_ours:
             complain(f"gpudash: {self.why}{start and f'; that was {start}'}")
-        elif self.failed is not None:
-            complain(f"gpudash: no {missing}{start and f' in {start}'}: {self.why}")
-        return self.failed
+            return self.failed
+        why = known if known and self.failed is None else self.why
+        where = start and f" in {start}"
+        complain(f"gpudash: no {what}{where}: {'interrupted' if self.interrupted else why}")
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        return code if self.failed is None else self.failed
 
 
 class Training(NamedTuple):

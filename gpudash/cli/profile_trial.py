@@ -101,17 +101,10 @@ class ProfileTrial(Course):
 
     def conclude(self, ended: Ended) -> int:
         """Without a profile, print why."""
-        failed = None if self.is_there else ended.complain("profile")
-        if failed is not None:
-            return failed
         self.is_over()  # look at the last snapshot
         if self.is_there:
             return Exit.DONE
-        reason = "interrupted" if ended.interrupted else self.failure or ended.why
-        complain(f"gpudash: no profile: {reason}")
-        if ended.interrupted:
-            return Exit.INTERRUPTED
-        return Exit.REFUSED if self.failure else Exit.FAILED
+        return ended.without("profile", self.failure, Exit.REFUSED if self.failure else Exit.FAILED)
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:

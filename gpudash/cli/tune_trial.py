@@ -204,11 +204,9 @@ def conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
 
 def _conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
     tuning, snapshot, interrupted = tune.tuning, ended.snapshot, ended.interrupted
-    why = "interrupted" if interrupted else tune.failure or ended.why
     if tuning is None:
-        if ended.complain("verdict") is None:
-            complain(f"gpudash: no verdict: {why}")
-        return Exit.INTERRUPTED if interrupted else Exit.FAILED
+        return ended.without("verdict", tune.failure)
+    why = "interrupted" if interrupted else ended.why
     tuning.cancel(why)
     _remember(tune, tuning)
     if arguments.json:

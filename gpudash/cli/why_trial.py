@@ -140,12 +140,7 @@ def _expectation(shown: SlowingShown) -> str:
 def _conclude(why: Why, arguments: argparse.Namespace, ended: Ended) -> int:
     answer = why.known.answer
     if answer is None:
-        failed = ended.complain("answer")
-        if failed is not None:
-            return failed
-        why_not = "interrupted" if ended.interrupted else why.why_incomplete(ended) or ended.why
-        complain(f"gpudash: no answer: {why_not}")
-        return Exit.INTERRUPTED if ended.interrupted else Exit.FAILED
+        return ended.without("answer", why.why_incomplete(ended))
     if arguments.json:
         say_json(report(why.known, answer))
     else:
