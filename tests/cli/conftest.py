@@ -10,6 +10,12 @@ from gpudash.cli.main import main
 from gpudash.errors import Exit
 
 ROOT = Path(__file__).parents[2]
+TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
+KINDS = {
+    "workload": ("encdec", "--device", "cpu"),
+    "command": ("--", TRAINING, "--step-s", "0.001"),
+}
+"""The end of a command line that names a training, of either kind."""
 Refused = Callable[..., str]
 
 
@@ -22,6 +28,14 @@ def private(monkeypatch: pytest.MonkeyPatch, short_path: Path, tmp_path: Path) -
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(params=KINDS)
+def training(
+    request: pytest.FixtureRequest, called_with_double: None, private: Path
+) -> tuple[str, ...]:
+    """In turn a workload, by its double, and a command."""
+    return KINDS[request.param]
 
 
 @pytest.fixture

@@ -10,14 +10,12 @@ from gpudash.cli.ab_trial import Trial, conclude, document, found_lines, progres
 from gpudash.cli.measure import Ended
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
-from gpudash.errors import Exit, UsageError
-from gpudash.protocol.training import Failed
+from gpudash.errors import Exit
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import host
 from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
 from workloads import CATALOGUE
-from workloads.levers import LeverError
 
 ENCDEC = CATALOGUE["encdec"]
 
@@ -41,23 +39,6 @@ def test_a_lever_and_two_values_in_their_canonical_form():
     assert two_values(ENCDEC.levers, "pipelined=off,on") == ("pipelined", "off", "on")
     assert two_values(ENCDEC.levers, "batch_size=08,16") == ("batch_size", "8", "16")
     assert two_values(ENCDEC.levers, "pipelined=on,on") == ("pipelined", "on", "on")  # A/A
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "why"),
-    [
-        ("pipelined=on", UsageError, "NAME=A,B with two values"),
-        ("batch_size=8,16,32", UsageError, "NAME=A,B with two values"),
-        ("model_scale=auto,small", UsageError, "auto stands for another value, name that"),
-        ("piped=off,on", LeverError, "unknown lever 'piped'; valid: pipelined, batch_size"),
-        ("pipelined=off,yes", LeverError, "'yes' is not valid; valid: off, on"),
-        ("pipelined", LeverError, "valid: off, on"),
-        ("", LeverError, "unknown lever ''; valid: pipelined"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_with_what_can(text, error, why):
-    with pytest.raises(error, match=why):
-        two_values(ENCDEC.levers, text)
 
 
 # ── what is printed ─────────────────────────────────────────────────────────────────────
@@ -197,12 +178,6 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
     arguments = Namespace(json=False, exit_code=False, card=None, price=None)
     assert conclude(Trial(comparison, Ended(interrupted=True)), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
-def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
-    assert run(ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))) == code
-    assert "gpudash: it cannot be" in capsys.readouterr().err
 
 
 # ── how far it is ───────────────────────────────────────────────────────────────────────

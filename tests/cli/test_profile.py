@@ -78,22 +78,6 @@ def test_a_script_is_profiled_and_ended(with_torch, monkeypatch):
     assert sum(one.get("name", "").startswith("ProfilerStep#") for one in events) == 4
 
 
-@pytest.mark.parametrize(
-    ("code", "exit_code", "why"),
-    [
-        ("print('hello')", Exit.FAILED, "no training step was seen: torch was never imported"),
-        ("raise SystemExit(3)", 3, "train.py exited with 3"),
-    ],
-)
-def test_a_script_that_ends_first_leaves_no_profile(capfd, code, exit_code, why):
-    Path("train.py").write_text(code)
-    assert main(["profile", "-q", "--", "train.py"]) == exit_code
-    said = capfd.readouterr().err
-    assert said.startswith(f"gpudash: no profile: {why}")
-    assert said.count("\n") == 1
-    assert not Path("train.trace.json").exists()
-
-
 # ── what is asked ───────────────────────────────────────────────────────────────────────
 
 

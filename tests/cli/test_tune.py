@@ -212,27 +212,6 @@ def test_a_file_that_cannot_take_it_stays_as_it_is():
     assert path.read_text() == "profiles = { a = { rate = 2 } }\n"
 
 
-# ── refusals ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["encdec", "--levers", "piped"], "unknown lever 'piped'; valid: pipelined"),
-        (["encdec", "--levers", "precision,"], "--levers precision, is not valid"),
-        (["encdec", "--levers", "seed", "--set", "seed=1"], "lever seed is both set and tuned"),
-        (["encdec", "--save", "known"], "there is a profile of this name"),
-        (["--save", "fast", "--", "train.py"], "--save does not go with a command of yours"),
-        (["--levers", "piped", "--", "train.py"], "lever 'piped' is not valid; valid: num_workers"),
-        (["encdec", "--budget", "1"], "valid: a number from 5"),
-        *((["encdec", "--save", name], "letters, digits, - and _") for name in ("a b", "", "a.b")),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_runs(words, why, refused):
-    Path("gpudash.toml").write_text("[profiles.known]\nrate = 2\n")
-    assert why in refused("tune", *words)
-
-
 # ── over a training ─────────────────────────────────────────────────────────────────────
 
 
