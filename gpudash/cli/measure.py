@@ -94,6 +94,7 @@ class Ended(NamedTuple):
     failure: Failed | None = None
     """The session's."""
     is_ours: bool = True
+    """Whether it is a workload, whose failure needs no more words."""
 
     def without(
         self, what: str, known: str | None = "", code: int = Exit.FAILED, *, start: str = ""

@@ -64,9 +64,8 @@ def test_a_verdict_agrees(schema, capfd):
 
 
 def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):
-    file = test_sweep.sweep_file(tmp_path)
     session = ScriptedSession(Worker(test_sweep.step_ms))
-    assert test_sweep.run(session, file=file, json=True) == 0
+    assert test_sweep.run(session, "--csv", tmp_path / "s.csv", "--json") == 0
     printed = agrees(capfd.readouterr().out, schema("sweep"))
     written = agrees((tmp_path / "s.json").read_text(), schema("sweep"))
     assert printed["table"] == written["table"]
