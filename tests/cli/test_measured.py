@@ -12,19 +12,17 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from gpudash.cli.main import main
 from gpudash.compare import block_trial
 from gpudash.protocol.training import Failed
-from tests.cli.conftest import TRAINING
+from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
 from tests.scripted_session import ScriptedSession, called
-from tests.waiting import PATIENCE_S, done, until
+from tests.waiting import done, until
 
 TRAIN = shlex.join([sys.executable, TRAINING, "--step-s", "0.001", "--until", "never"])
 PYTHON = shlex.quote(sys.executable)
-GPUDASH = [sys.executable, "-m", "gpudash"]
 AB = ["ab", "--lever", "num_workers=2,8", "--pairs", "3"]
 VERBS = {
     "ab": AB,
@@ -237,12 +235,7 @@ def test_one_start_trains_after_the_other(tmp_path, folder):
 # ── on a terminal ───────────────────────────────────────────────────────────────────────
 
 
-def on_terminal(*words, cwd):
-    return pexpect.spawn(
-        GPUDASH[0], [*GPUDASH[1:], *words], encoding="utf-8", timeout=PATIENCE_S, cwd=str(cwd)
-    )
-
-
+BEHIND_A_SHELL = [*GPUDASH, "why", "--", "bash", "-c", f"{PYTHON} train.py; :"]
 COUNTS = """
 import signal, sys, time
 heard = []
@@ -256,25 +249,20 @@ print("heard", len(heard), flush=True)
 
 
 def test_ctrl_c_reaches_the_command_once(tmp_path, folder):
-    (tmp_path / "train.py").write_text(COUNTS)
-    terminal = on_terminal("why", "--", "bash", "-c", f"{PYTHON} train.py; :", cwd=tmp_path)
-    terminal.expect("ready")
+    script(tmp_path, COUNTS)
+    terminal = in_terminal(BEHIND_A_SHELL, "ready")
     terminal.sendintr()
-    terminal.expect("heard 1\r\n")
-    terminal.expect("gpudash: no answer: interrupted")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 128 + signal.SIGINT
+    shows(terminal, "heard 1\r\n", "gpudash: no answer: interrupted")
+    assert ended(terminal).exitstatus == 128 + signal.SIGINT
     assert not living(folder)
 
 
 def test_the_command_may_read_the_terminal(tmp_path):
     code = "print(input('name? ')); print('password?'); print(open('/dev/tty').readline())"
-    (tmp_path / "train.py").write_text(code)
-    terminal = on_terminal("why", "--", "bash", "-c", f"{PYTHON} train.py; :", cwd=tmp_path)
+    script(tmp_path, code)
+    terminal = in_terminal(BEHIND_A_SHELL)
     for question, answer in (("name?", "Eve"), ("password?", "secret")):
         terminal.expect_exact(question)
         terminal.sendline(answer)
         terminal.expect_exact(f"{answer}\r\n{answer}\r\n")  # as typed, and printed
-    terminal.expect_exact("gpudash: no answer")
-    terminal.expect(pexpect.EOF)
+    ended(shows(terminal, "gpudash: no answer"))

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
-import pexpect
 import pytest
 
 from gpudash.cli import attach, headless_script
@@ -23,12 +22,9 @@ from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
-from tests.cli.conftest import ended, shows
+from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done, until
 
-ROOT = Path(__file__).parents[2]
-TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
-GPUDASH = [sys.executable, "-m", "gpudash"]
 RUN = [*GPUDASH, "run"]
 
 
@@ -47,12 +43,6 @@ def gpudash(capfd):
         return SimpleNamespace(returncode=code, stdout=output, stderr=errors)
 
     return call
-
-
-def script(tmp_path, code):
-    path = tmp_path / "train.py"
-    path.write_text(code)
-    return str(path)
 
 
 # ── as if it ran alone ──────────────────────────────────────────────────────────────────
@@ -149,11 +139,6 @@ time.sleep(0.2)
 print("saved", flush=True)
 raise SystemExit(5)
 """
-
-
-def in_terminal(words, *texts):
-    """A command in a terminal that has shown these texts."""
-    return shows(pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S), *texts)
 
 
 def test_ctrl_c_is_the_scripts_own_also_a_second_one(tmp_path):
