@@ -20,7 +20,7 @@ import msgspec
 
 from gpudash.cli.headless import News
 from gpudash.cli.headless_script import plan_of
-from gpudash.cli.measure import Course, Training, measure
+from gpudash.cli.measure import AskedTraining, Course, measure
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
@@ -93,8 +93,8 @@ class Walking(Course):
 
     def follow(self) -> Iterator[bool]:
         """Wait until it is done, or has lasted so long."""
-        news, walk = self.news, self._walk
-        while news.snapshot.process is None or not news.snapshot.levers_complete:
+        walk = self._walk
+        while not self.has_levers:
             yield False
         self.session.conduct(walk)
         while not walk.done and time.monotonic() - walk.began_s <= self._seconds:
@@ -134,11 +134,11 @@ def main() -> None:
     walk = Walk(asked.file, recording, asked.rounds)
     if script:
         command = understand(script)
-        training = Training(plan_of(command), command)
+        training = AskedTraining(plan_of(command), command)
     else:
         fixed = dict(text.split("=", 1) for text in asked.set)
         start = fixed | {name: texts[0] for name, texts in values.items()}
-        training = Training(Plan(workload=asked.workload, settings=start, device=asked.device))
+        training = AskedTraining(Plan(workload=asked.workload, settings=start, device=asked.device))
     how = argparse.Namespace(command=(), set_by={}, json=True, quiet=not script)
     measure(training, how, lambda session, news: Walking(walk, session, news, asked.seconds))
     found = Recording.read(asked.file) if asked.file.exists() else recording

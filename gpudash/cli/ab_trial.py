@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News
-from gpudash.cli.measure import Course, Ended, Training, measure, training_of
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
 from gpudash.cli.plan import compared_values
 from gpudash.cli.stdout import say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
@@ -178,7 +178,7 @@ def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
     return trial
 
 
-def _known(training: Training, arguments: argparse.Namespace) -> Question | None:
+def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question | None:
     """Return None if the training says its levers only while it runs."""
     question, text = of_instruments(arguments), arguments.lever
     if training.levers is None:
@@ -219,17 +219,13 @@ class _Comparing(Course):
         self.comparison: Comparison | None = None
 
     def follow(self) -> Iterator[bool]:
-        while not (self._known or self._has_levers()):
+        while not (self._known or self.has_levers):
             yield False
         question = self._known or _question_of(self._arguments, self.news.snapshot.levers)
         comparison = self.comparison = Comparison(self._start.asks(question))
         self.session.conduct(comparison)
         while not comparison.done:
             yield False
-
-    def _has_levers(self) -> bool:
-        # another rank may start before the one that offers levers
-        return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
 
     def line(self, snapshot: Snapshot) -> str:
         return self._start.line(snapshot)

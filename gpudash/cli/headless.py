@@ -212,11 +212,11 @@ class Follower:
             session.start(self.news)
             try:
                 while not session.wait(REDRAW_S) and len(self._signals) <= self.most_signals:
-                    printer.show(self.news)
-                    self._look()
                     if not is_ending and (self.interrupted or (over() and not self._just_ended())):
                         is_ending = True
                         self._end(session)
+                    printer.show(self.news)
+                    self._look()
             finally:
                 session.close()
                 self._wait()

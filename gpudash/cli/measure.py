@@ -46,6 +46,12 @@ class Course(ABC):
         self.is_done = False
         self._course = self.follow()
 
+    @property
+    def has_levers(self) -> bool:
+        """Whether it is known which the training has."""
+        # another rank may start before the one that offers them
+        return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
+
     @abstractmethod
     def follow(self) -> Iterator[bool]:
         """Yield False to wait. Raise UsageError or LeverError for what the training has not."""
@@ -111,7 +117,7 @@ class Ended(NamedTuple):
         return code if self.failed is None else self.failed
 
 
-class Training(NamedTuple):
+class AskedTraining(NamedTuple):
     """What a command line asks to measure; nothing of it has begun."""
 
     plan: Plan
@@ -125,23 +131,23 @@ class Training(NamedTuple):
 
 def training_of(
     arguments: argparse.Namespace, moved: Collection[str] = (), doing: str = ""
-) -> Training:
+) -> AskedTraining:
     """Raise UsageError or LeverError, also for a lever to be `moved` that cannot be there."""
     if arguments.user_command:
         check_with_command(arguments)
         for name in moved:
             check_for_script(name)
         command = understand(arguments.user_command)
-        return Training(plan_of(command), command)
+        return AskedTraining(plan_of(command), command)
     plan = make_plan(arguments, moved)
     for name in moved:
         if find(find_workload(plan.workload).levers, name).name in plan.settings:
             raise UsageError(f"lever {name} is both set and {doing}; valid: one of the two")
-    return Training(plan)
+    return AskedTraining(plan)
 
 
 def measure(
-    training: Training,
+    training: AskedTraining,
     arguments: argparse.Namespace,
     begin: Callable[[Session, News], AnyCourse],
 ) -> tuple[AnyCourse, Ended]:
@@ -165,7 +171,7 @@ def measure(
     return course, ended
 
 
-def _measured(training: Training, arguments: argparse.Namespace) -> "_Workload | _Command":
+def _measured(training: AskedTraining, arguments: argparse.Namespace) -> "_Workload | _Command":
     if training.command is None:
         return _Workload(training.plan, quiet=arguments.quiet)
     return _Command(training.command, quiet=arguments.quiet, output_to_stderr=arguments.json)

@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash import __version__
 from gpudash.cli.headless import News, complain_of_failure
-from gpudash.cli.measure import Course, Ended, Training, measure
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure
 from gpudash.cli.stdout import complain, say
 from gpudash.cli.sweep_grid import of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
@@ -75,7 +75,7 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return _print_measured(sweep, earlier, outputs)
-    training = Training(of_count(plan, sweep.nproc))
+    training = AskedTraining(of_count(plan, sweep.nproc))
     return run_sweep(training, arguments, sweep, provenance, file, outputs)
 
 
@@ -217,7 +217,7 @@ class _Sweeping(Course):
 
 
 def run_sweep(
-    training: Training,
+    training: AskedTraining,
     arguments: argparse.Namespace,
     sweep: Sweep,
     provenance: Provenance,
