@@ -85,6 +85,7 @@ def test_one_that_fails_or_never_trains_is_said_in_a_line(
     missing = f"no {MISSING.get(verb, 'verdict')}{where}: " * (words[0] == "--")
     assert said.splitlines()[-1].startswith(f"gpudash: {missing}{why}")
     assert said.count(why) == 1
+    assert not list(Path().glob("*.json"))
 
 
 @pytest.mark.parametrize("verb", VERBS)
