@@ -91,7 +91,7 @@ class Walking(Course):
         super().__init__(session, news)
         self._walk, self._seconds = walk, seconds
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         """Wait until it is done, or has lasted so long."""
         walk = self._walk
         while not self.has_levers:

@@ -218,7 +218,7 @@ class _Comparing(Course):
         self._arguments, self._start, self._known = arguments, start, known
         self.comparison: Comparison | None = None
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         while not (self._known or self.has_levers):
             yield False
         question = self._known or _question_of(self._arguments, self.news.snapshot.levers)

@@ -44,7 +44,7 @@ class Course(ABC):
         self.failure = ""
         """Why something was not found, as a clause."""
         self.is_done = False
-        self._course = self.follow()
+        self._stages = self.stages()
 
     @property
     def has_levers(self) -> bool:
@@ -53,7 +53,7 @@ class Course(ABC):
         return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
 
     @abstractmethod
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         """Yield False to wait. Raise UsageError or LeverError for what the training has not."""
 
     def is_over(self) -> bool:
@@ -61,7 +61,7 @@ class Course(ABC):
         if (self.news.snapshot.quiet_s or 0.0) > self.patience_s:
             no_step = f"no step has ended for {self.patience_s:.0f} s"
             self.failure = f"{no_step}; gpudash doctor may tell why"
-        self.is_done = self.failure != "" or next(self._course, True)
+        self.is_done = self.failure != "" or next(self._stages, True)
         return self.is_done
 
     def line(self, snapshot: Snapshot) -> str:

@@ -90,7 +90,7 @@ class ProfileTrial(Course):
         super().__init__(session, news)
         self._steps, self._path = steps, path
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         while not (rows := self.news.snapshot.results) or not rows[-1].steps:
             yield False
         yield from self.profile(self._steps, self._path)

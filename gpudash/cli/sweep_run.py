@@ -207,7 +207,7 @@ class _Sweeping(Course):
         super().__init__(session, news)
         self._recorded, self._plan = recorded, plan
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         self.session.conduct(self._recorded)
         while not self._recorded.is_over(self.session, self._plan):
             yield False

@@ -132,7 +132,7 @@ class Tune(Course):
             return progress(self.tuning)
         return "measuring" if snapshot.total_steps else snapshot.status
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         news = self.news
         while not news.snapshot.total_steps:
             if (news.snapshot.quiet_s or 0.0) > PATIENCE_S:

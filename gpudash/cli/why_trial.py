@@ -72,7 +72,7 @@ class Why(Course):
             return ended.failure.sentence
         return self.failure or ("" if self.is_done else f"{ended.why} while {self.doing}")
 
-    def follow(self) -> Iterator[bool]:
+    def stages(self) -> Iterator[bool]:
         news, arguments = self.news, self._arguments
         while not news.snapshot.total_steps:
             yield False
