@@ -13,13 +13,14 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from gpudash.cli.headless import News, follow
-from gpudash.cli.measured_script import MeasuredScript
+from gpudash.cli.headless import News
+from gpudash.cli.headless_script import plan_of
+from gpudash.cli.measure import AskedTraining, Course, measure
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
@@ -52,7 +53,7 @@ class Walk:
         self.sweep = Sweep(grid, self._rows)
         self.done = False
         self.verdict: str | None = None
-        self._began_s = time.monotonic()
+        self.began_s = time.monotonic()
 
     def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
         """See Experiment."""
@@ -79,12 +80,29 @@ class Walk:
 
     def line(self, _snapshot: Snapshot) -> str:
         """Return the progress."""
-        sweep, lasted_s = self.sweep, time.monotonic() - self._began_s
+        sweep, lasted_s = self.sweep, time.monotonic() - self.began_s
         return f"{sweep.blocks_done} of {sweep.blocks_planned} blocks, {lasted_s:.0f} s"
 
-    def lasts(self, seconds: float) -> Callable[[], bool]:
-        """Return what tells that it is done, or has lasted so long."""
-        return lambda: self.done or time.monotonic() - self._began_s > seconds
+
+class Walking(Course):
+    """The walk over a training, which begins once its levers are known."""
+
+    def __init__(self, walk: Walk, session: Session, news: News, seconds: float) -> None:
+        super().__init__(session, news)
+        self._walk, self._seconds = walk, seconds
+
+    def stages(self) -> Iterator[bool]:
+        """Wait until it is done, or has lasted so long."""
+        walk = self._walk
+        while not self.has_levers:
+            yield False
+        self.session.conduct(walk)
+        while not walk.done and time.monotonic() - walk.began_s <= self._seconds:
+            yield False
+
+    def line(self, snapshot: Snapshot) -> str:
+        """Return the progress."""
+        return self._walk.line(snapshot)
 
 
 def main() -> None:
@@ -114,33 +132,17 @@ def main() -> None:
             sys.exit(f"{asked.file} is of another grid: {before.training}, {before.values}")
         recording = before
     walk = Walk(asked.file, recording, asked.rounds)
-    over = walk.lasts(asked.seconds)
     if script:
-        _record_script(walk, script, over)
+        command = understand(script)
+        training = AskedTraining(plan_of(command), command)
     else:
         fixed = dict(text.split("=", 1) for text in asked.set)
         start = fixed | {name: texts[0] for name, texts in values.items()}
-        plan = Plan(workload=asked.workload, settings=start, device=asked.device)
-        session = Session(plan)
-        session.conduct(walk)
-        follow(session, News(quiet=True), walk.line, over)
+        training = AskedTraining(Plan(workload=asked.workload, settings=start, device=asked.device))
+    how = argparse.Namespace(command=(), set_by={}, json=True, quiet=not script)
+    measure(training, how, lambda session, news: Walking(walk, session, news, asked.seconds))
     found = Recording.read(asked.file) if asked.file.exists() else recording
     print(json.dumps({"rounds": len(found.rounds), "settings": len(found.settings)}))
-
-
-def _record_script(walk: Walk, command: list[str], over: Callable[[], bool]) -> None:
-    script, begun = MeasuredScript(understand(command), output_to_stderr=True), False
-
-    def is_over() -> bool:
-        nonlocal begun
-        source = script.source
-        if not begun and source is not None and source.offered is not None:
-            begun = True
-            session.conduct(walk)
-        return over()
-
-    with script.session(argparse.Namespace(command=(), set_by={})) as session:
-        script.measure(session, is_over, walk.line)
 
 
 def _parted(text: str) -> tuple[str, str, str]:

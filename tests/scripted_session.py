@@ -2,7 +2,9 @@
 
 import os
 import signal
+from unittest import mock
 
+from gpudash.cli.main import main
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from tests.scripted_worker import Conducted, Worker
@@ -17,20 +19,27 @@ class ScriptedSession:
         self.failure = failure
         self.turns = turns
         self.ctrl_c = ctrl_c
+        self.experiment = None
 
     def conduct(self, experiment):
         self.experiment = experiment
 
     def start(self, listener):
+        self.listener = listener
+
+    def wait(self, timeout_s):
+        """Run what is conducted; without it, and without a failure, the training goes on."""
         if self.failure is not None:
-            return
+            return True
+        if self.experiment is None:
+            return False
         conducted = Conducted(self.experiment, self.worker)
         if self.turns is None:
             conducted.run()
         else:
             conducted.turn(self.turns)
             self.end(conducted)
-        listener.on_snapshot(
+        self.listener.on_snapshot(
             Snapshot(
                 state="training",
                 workload=self.plan.workload,
@@ -40,6 +49,7 @@ class ScriptedSession:
                 skipped_samples=self.worker.skipped,
             )
         )
+        return True
 
     def end(self, conducted):
         if self.ctrl_c:
@@ -49,11 +59,14 @@ class ScriptedSession:
         for record in self.worker.take():
             conducted.tell(record)
 
-    def wait(self, timeout_s):
-        return True
-
     def stop(self):
         raise AssertionError("it has ended")
 
     def close(self):
         pass
+
+
+def called(*words, trains):
+    """Call gpudash, whose trainings are these, one after the other; return its exit code."""
+    with mock.patch("gpudash.cli.headless.Session", side_effect=trains):
+        return main(words)

@@ -9,8 +9,8 @@ import shutil
 from pathlib import Path
 
 from gpudash.instrument.state_sender import OUTSIDE_BLOCKS, StateSender
-from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Resume
-from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Rehearse, Resume
+from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Step
 from gpudash.run.normalise import Normaliser
 from gpudash.statistics import total
@@ -89,6 +89,8 @@ class Worker:
                 self.life.resume(self.now_s, (command.id,))
             case Profile():
                 self.profile(command, PROFILE_S)
+            case Rehearse():
+                self.sent.append(Rehearsed(answers=(command.id,), at_s=self.now_s))
 
     def profile(self, command, lasts_s):
         """Tell of a profile, always the same; its steps are not counted."""

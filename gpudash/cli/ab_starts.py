@@ -17,9 +17,8 @@ from gpudash.cli.ab_trial import (
     exit_code,
     found_lines,
     missing,
-    of_script,
-    of_workload,
     start_report,
+    trial_of,
 )
 from gpudash.cli.headless import interruptions
 from gpudash.cli.options import COMMAND_LINE
@@ -45,7 +44,7 @@ OVER_STARTS = (
 
 def main(arguments: argparse.Namespace) -> int:
     check_card(arguments)
-    trial = (of_script if arguments.user_command else of_workload)(arguments)
+    trial = trial_of(arguments)
     if arguments.starts == 1:
         return conclude(trial(Start()), arguments)
     if arguments.set_by.get("ab.within") == COMMAND_LINE:
@@ -106,7 +105,8 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> _
     """End with the first start that has no result. Raises UsageError or LeverError."""
     planned, results = arguments.starts, list[_StartFinding]()
     failed: int | None = None
-    with interruptions() as between_starts:  # within a start others take the signals
+    between_starts: list[int] = []
+    with interruptions(between_starts):  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
             found = _result(trial, start, first=not results)
@@ -124,13 +124,13 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> _
 def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> _StartFinding | int:
     """Return the exit code if there is no result; why has been said then."""
     try:
-        ended = trial(start)
+        found = trial(start)
     except (GpudashError, LeverError) as error:
         if first:
             raise
         complain(f"gpudash: no verdict{start.where}: {error}")
         return error.exit if isinstance(error, GpudashError) else Exit.REFUSED
-    code, comparison = missing(ended, start), ended.comparison
+    code, (comparison, ended) = missing(found, start), found
     if code is not None or comparison is None:
         return Exit.FAILED if code is None else code
     if ended.interrupted and comparison.cut_short:

@@ -1,4 +1,4 @@
-"""Compare two values of a lever in one start of a workload, or of the user's command."""
+"""Compare two values of a lever in one start of a training."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.cli.ab_card import write_card
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.measured_script import MeasuredScript
-from gpudash.cli.plan import check_with_command, compared_values, make_plan
-from gpudash.cli.stdout import complain, say, say_json
+from gpudash.cli.headless import News
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
+from gpudash.cli.plan import compared_values
+from gpudash.cli.stdout import say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
@@ -24,10 +24,8 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, LeverOffer
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence, unreadable
-from workloads import Entry, find_workload
-from workloads.levers import LeverError, find
+from workloads.levers import Lever, find
 from workloads.nearest import not_valid
 
 
@@ -59,15 +57,11 @@ ONLY = Start()
 
 
 class Trial(NamedTuple):
-    """A comparison in one start of the training, and how it ended."""
+    """A comparison in one start of the training, and how that ended."""
 
     comparison: Comparison | None
     """None if the training never got that far."""
-    snapshot: Snapshot
-    """The newest of the training."""
-    interrupted: bool = False
-    failed: int | None = None
-    """The exit code of a training that failed before the verdict; why has been said then."""
+    ended: Ended
 
 
 class AACheck(Estimate, frozen=True, kw_only=True):
@@ -163,114 +157,78 @@ def _check_two(text: str, sides: Sequence[str]) -> None:
         raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
 
 
-# ── in a workload ───────────────────────────────────────────────────────────────────────
-
-
-def of_workload(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
-    plan = make_plan(arguments, [(arguments.lever or "").partition("=")[0]])
-    question = of_instruments(arguments)
-    if not arguments.no_instruments:
-        entry = find_workload(plan.workload)
-        lever, a, b = two_values(entry, arguments.lever)
-        if lever in plan.settings:
-            raise UsageError(f"lever {lever} is both set and compared; valid: one of the two")
-        rebuilds = find(entry.levers, lever).effect != "next step"
-        question = replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
-        plan = replace(plan, settings=plan.settings | {lever: a})
+def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
+    """Raise UsageError or LeverError before anything starts, as far as the levers are known."""
+    moved = [] if arguments.lever is None else [arguments.lever.partition("=")[0]]
+    training = training_of(arguments, moved, "compared")
+    known = _known(training, arguments)
+    if known is not None and arguments.lever is not None:
+        settings = training.plan.settings | {known.lever: known.a}
+        training = training._replace(plan=replace(training.plan, settings=settings))
 
     def trial(start: Start) -> Trial:
-        with training_session(arguments, plan) as session:
-            return run_ab(session, Comparison(start.asks(question)), arguments, start)
+        def begin(session: Session, news: News) -> _Comparing:
+            return _Comparing(session, news, arguments, start, known)
+
+        course, ended = measure(training, arguments, begin)
+        if ended.interrupted and course.comparison is not None:
+            course.comparison.cancel("interrupted")
+        return Trial(course.comparison, ended)
 
     return trial
 
 
-def two_values(entry: Entry, text: str) -> tuple[str, str, str]:
+def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question | None:
+    """Return None if the training says its levers only while it runs."""
+    question, text = of_instruments(arguments), arguments.lever
+    if training.levers is None:
+        if text is not None:
+            name, _, values = text.partition("=")
+            _check_two(text, values.split(","))
+            check_for_script(name, values.split(","))
+        return None
+    if text is None:
+        return question
+    lever, a, b = two_values(training.levers, text)
+    rebuilds = find(training.levers, lever).effect != "next step"
+    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
+
+
+def two_values(levers: Sequence[Lever], text: str) -> tuple[str, str, str]:
     """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
     name, _, values = text.partition("=")
-    lever = find(entry.levers, name)
+    lever = find(levers, name)
     sides = compared_values("--lever", text, lever, values)
     _check_two(text, sides)
     return name, sides[0], sides[1]
 
 
-def run_ab(
-    session: Session, comparison: Comparison, arguments: argparse.Namespace, start: Start = ONLY
-) -> Trial:
-    news = News(quiet=arguments.quiet)
-    session.conduct(comparison)
-    interrupted = follow(session, news, start.line, lambda: comparison.done)
-    failed = None
-    if session.failure is not None and not comparison.is_whole:
-        failed = complain_of_failure(session.failure, start.where and f"; that was {start.name}")
-    return Trial(comparison, news.snapshot, interrupted, failed)
-
-
-# ── in the user's command ───────────────────────────────────────────────────────────────
-
-
-def of_script(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
-    _check(arguments)
-    command = understand(arguments.user_command)
-
-    def trial(start: Start) -> Trial:
-        script = MeasuredScript(command, output_to_stderr=arguments.json)
-        return _run_script(script, arguments, start)
-
-    return trial
-
-
-def _run_script(script: MeasuredScript, arguments: argparse.Namespace, start: Start) -> Trial:
-    line = (lambda _: "") if arguments.quiet else start.line
-    with script.session(arguments) as session:
-        trial = _OfferedComparison(arguments, script, session, start)
-        script.measure(session, trial.is_over, line)
-    if trial.refusal is not None:
-        raise trial.refusal
-    assert script.source
-    comparison = trial.comparison
-    if script.interrupted and comparison is not None:
-        comparison.cancel("interrupted")
-    is_whole = comparison is not None and comparison.is_whole
-    failed = None if is_whole else script.own_failure(f"verdict{start.where}")
-    if comparison is None and failed is None:
-        why = "interrupted" if script.interrupted else script.source.why_no_more()
-        complain(f"gpudash: no verdict{start.where}: {why}")
-        failed = Exit.INTERRUPTED if script.interrupted else Exit.FAILED
-    return Trial(comparison, script.news.snapshot, script.interrupted, failed)
-
-
-class _OfferedComparison:
-    """Begins the comparison once the training has offered its levers."""
+class _Comparing(Course):
+    """Compares once the training's levers are known."""
 
     def __init__(
         self,
-        arguments: argparse.Namespace,
-        script: MeasuredScript,
         session: Session,
+        news: News,
+        arguments: argparse.Namespace,
         start: Start,
+        known: Question | None,
     ) -> None:
-        self._arguments, self._script, self._session = arguments, script, session
-        self._start = start
+        super().__init__(session, news)
+        self._arguments, self._start, self._known = arguments, start, known
         self.comparison: Comparison | None = None
-        self.refusal: UsageError | LeverError | None = None
 
-    def is_over(self) -> bool:
-        """Begin the comparison when possible; return whether the command may end."""
-        source = self._script.source
-        # another rank may start before the one that offers levers
-        if self.comparison is None and source is not None and source.offered is not None:
-            try:
-                self._begin(source.offered.levers)
-            except (UsageError, LeverError) as error:
-                self.refusal = error
-        is_done = self.comparison is not None and self.comparison.done
-        return is_done or self.refusal is not None
+    def stages(self) -> Iterator[bool]:
+        while not (self._known or self.has_levers):
+            yield False
+        question = self._known or _question_of(self._arguments, self.news.snapshot.levers)
+        comparison = self.comparison = Comparison(self._start.asks(question))
+        self.session.conduct(comparison)
+        while not comparison.done:
+            yield False
 
-    def _begin(self, offers: Iterable[LeverOffer]) -> None:
-        question = _question_of(self._arguments, offers)
-        self.comparison = Comparison(self._start.asks(question))
-        self._session.conduct(self.comparison)
+    def line(self, snapshot: Snapshot) -> str:
+        return self._start.line(snapshot)
 
 
 def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
@@ -303,33 +261,23 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
     return name, a, b, offer.effect != "next step"
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    check_with_command(arguments)
-    if arguments.lever is not None:
-        name, _, values = arguments.lever.partition("=")
-        _check_two(arguments.lever, values.split(","))
-        check_for_script(name, values.split(","))
-
-
 # ── the verdict ─────────────────────────────────────────────────────────────────────────
 
 
 def missing(trial: Trial, start: Start = ONLY) -> int | None:
     """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
-    comparison = trial.comparison
-    if comparison is None or trial.failed is not None:
-        return trial.failed
-    if comparison.verdict is not None:
+    comparison, ended = trial
+    one = start.name if start.of > 1 else ""
+    if comparison is None:
+        return ended.without("verdict", start=one)
+    if comparison.verdict is not None and (comparison.is_whole or ended.failed is None):
         return None
-    reason = "interrupted" if trial.interrupted else comparison.failure or "it did not finish"
-    complain(f"gpudash: no verdict{start.where}: {reason}")
-    if trial.interrupted:
-        return Exit.INTERRUPTED
-    return Exit.REFUSED if comparison.refused else Exit.FAILED
+    code = Exit.REFUSED if comparison.refused else Exit.FAILED
+    return ended.without("verdict", comparison.failure, code, start=one)
 
 
 def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
-    code, comparison, snapshot = missing(trial), trial.comparison, trial.snapshot
+    code, comparison, snapshot = missing(trial), trial.comparison, trial.ended.snapshot
     if code is not None or comparison is None or comparison.verdict is None:
         return Exit.FAILED if code is None else code
     shown = comparison.shown()
@@ -340,7 +288,7 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
         found = found_lines(shown, arguments.price, skipped, energy=energy)
         say("\n".join([comparison.verdict, *found]))
     write_card(shown, snapshot, arguments)
-    if trial.interrupted and comparison.cut_short:
+    if trial.ended.interrupted and comparison.cut_short:
         return Exit.INTERRUPTED
     return exit_code(comparison.found) if arguments.exit_code else Exit.DONE
 

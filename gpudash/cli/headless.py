@@ -7,7 +7,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
+from math import inf
 from pathlib import Path
 from typing import TextIO
 
@@ -26,6 +27,8 @@ from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 PIPE_EVERY_S = 5.0
 """Seconds between progress lines that do not go to a terminal."""
 REDRAW_S = 0.2
+OWN_END_S = 5.0
+"""Seconds that a command may take to end after its training before it is asked to."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -45,22 +48,23 @@ def run_streaming(
 
 
 def _run(session: Session, sink: str, where: str, *, quiet: bool, price: float | None) -> int:
-    news = News(quiet=quiet)
-    interrupted = follow(session, news, progress_line, lambda: sink in session.sink_failures)
-    if not interrupted:
+    training = Follower(quiet=quiet)
+    training.follow(session, progress_line, lambda: sink in session.sink_failures)
+    snapshot = training.news.snapshot
+    if not training.interrupted:
         session.finish_sink(sink)
     if session.failure is None and isinstance(session.sink_failures.get(sink), ReaderGoneError):
         return Exit.DONE
-    for clause in unreadable(news.snapshot.skipped_samples):
+    for clause in unreadable(snapshot.skipped_samples):
         complain(clause)
     kept = f"; recorded until then {where}" if session.has_rows(sink) else ""
     code = complain_of_failures(session, kept)
     if code == Exit.DONE and not quiet:
-        how = "interrupted after" if interrupted else "trained"
+        how = "interrupted after" if training.interrupted else "trained"
         rate = figure(session.steps_per_s)
-        trained = f"{how} {steps(news.snapshot.total_steps)}, {rate} steps/s"
+        trained = f"{how} {steps(snapshot.total_steps)}, {rate} steps/s"
         limit = session.limits.main()
-        cost = cost_clause(session, news.snapshot, price)
+        cost = cost_clause(session, snapshot, price)
         complain("; ".join(filter(None, (trained, f"recorded {where}", limit, cost))))
     return code
 
@@ -75,30 +79,6 @@ def cost_clause(session: Session, snapshot: Snapshot, price: float | None) -> st
     return f"a million samples cost {money(cost)}"
 
 
-def follow(
-    session: Session, news: "News", line: Callable[[Snapshot], str], over: Callable[[], bool]
-) -> bool:
-    """Close the session at the end; return whether it was interrupted."""
-    printer = Printer(sys.stderr, (lambda _: "") if news.quiet else line)
-    with interruptions() as interrupted:
-        session.start(news)
-        stopping = False
-        while not session.wait(REDRAW_S):
-            printer.show(news)
-            if not stopping and (interrupted or over()):
-                if interrupted and not news.quiet:
-                    printer.line("stopping")
-                session.stop()
-                stopping = True
-            if len(interrupted) > 1:  # a second Ctrl-C: the worker is killed and need not answer
-                break
-        session.close()
-    printer.show(news)
-    if not news.quiet:
-        printer.end()
-    return bool(interrupted)
-
-
 def complain_of_failures(session: Session, kept: str = "") -> int:
     if session.failure is not None:
         return complain_of_failure(session.failure, kept)
@@ -108,19 +88,20 @@ def complain_of_failures(session: Session, kept: str = "") -> int:
 
 
 def complain_of_failure(failure: Failed, kept: str = "") -> int:
-    """Return 2 if the settings are not possible."""
     complain(f"gpudash: {failure.sentence}{kept}")
+    return exit_of(failure)
+
+
+def exit_of(failure: Failed) -> int:
+    """Return 2 if the settings are not possible."""
     return Exit.REFUSED if failure.kind in ("bad_setting", "out_of_memory") else Exit.FAILED
 
 
-@contextmanager
-def interruptions() -> Iterator[list[int]]:
-    """Let an ignored SIGHUP stay ignored: the run is to outlive its terminal."""
-    arrived: list[int] = []
-    outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN  # as under nohup
+def interruptions(arrived: list[int]) -> AbstractContextManager[None]:
+    """Collect signals that would end gpudash. An ignored SIGHUP stays ignored, as under nohup."""
+    outlives = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     taken = [number for number in SIGNALS if number != signal.SIGHUP or not outlives]
-    with handled(taken, lambda number, _frame: arrived.append(number)):
-        yield arrived
+    return handled(taken, lambda number, _frame: arrived.append(number))
 
 
 @contextmanager
@@ -198,6 +179,71 @@ class Printer:
 
     def _write(self, text: str) -> None:
         tell(self._stream, text)  # the recording goes on
+
+
+class Follower:
+    """Follows a training to its end. Of gpudash's own: it stops at a signal, or is killed."""
+
+    most_signals = 1.0
+    """After another one the training need not answer."""
+
+    def __init__(self, *, quiet: bool, shared: bool = False) -> None:
+        """`shared`: the terminal is the script's, and so are its log and output."""
+        self.news = News(quiet=quiet or shared)
+        self._quiet, self._shared = quiet, shared
+        self._signals: list[int] = []
+        self._trained_s = inf  # when the training was seen to have ended
+
+    @property
+    def interrupted(self) -> bool:
+        return bool(self._signals)
+
+    def follow(
+        self,
+        session: Session,
+        line: Callable[[Snapshot], str] = lambda _: "",
+        over: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Have the training end once `over()` is true, or after a signal; close the session."""
+        line = (lambda _: "") if self._quiet else line
+        printer = Printer(sys.stderr, line, shared=self._shared or self._quiet)
+        is_ending = False
+        with self._taking_signals():
+            session.start(self.news)
+            try:
+                while not session.wait(REDRAW_S) and len(self._signals) <= self.most_signals:
+                    if not is_ending and (self.interrupted or (over() and not self._just_ended())):
+                        is_ending = True
+                        self._end(session)
+                    printer.show(self.news)
+                    self._look()
+            finally:
+                session.close()
+                self._wait()
+        printer.show(self.news)
+        printer.end()
+
+    def _just_ended(self) -> bool:
+        """Whether the training has just ended: then what held it may end by itself."""
+        if self.news.snapshot.state not in ENDED:
+            return False
+        self._trained_s = min(self._trained_s, time.monotonic())
+        return time.monotonic() < self._trained_s + OWN_END_S
+
+    def _taking_signals(self) -> AbstractContextManager[None]:
+        return interruptions(self._signals)
+
+    def _look(self) -> None:
+        """Report what the progress line does not say."""
+
+    def _end(self, session: Session) -> None:
+        if self.interrupted:
+            self.news.on_log(("stopping",))
+        session.stop()
+
+    def _wait(self) -> int:
+        """Wait until what was started has ended; return its exit code."""
+        return Exit.DONE
 
 
 def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:

@@ -6,10 +6,11 @@ import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from math import inf
 from pathlib import Path
 
 from gpudash import rendezvous
-from gpudash.cli.headless import REDRAW_S, SIGNALS, News, cost_clause, handled, meters
+from gpudash.cli.headless import SIGNALS, Follower, cost_clause, handled, meters
 from gpudash.cli.stdout import complain
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
@@ -24,7 +25,6 @@ from gpudash.run.relay import Relay
 from gpudash.run.session import Session
 from gpudash.run.turns import Claim
 from gpudash.run.user_command import UserCommand
-from gpudash.snapshot import Hang
 
 ASKING = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals by which a scheduler asks for a checkpoint: they interrupt nothing."""
@@ -58,8 +58,10 @@ def own_failures(session: Session) -> list[str]:
     return found
 
 
-class HeadlessScript:
+class HeadlessScript(Follower):
     """A command that has the terminal, the streams and the signals as if it ran alone."""
+
+    most_signals = inf
 
     def __init__(
         self,
@@ -67,8 +69,10 @@ class HeadlessScript:
         *,
         nodes: Nodes | None = None,
         gives_way: bool = False,
+        quiet: bool = True,
     ) -> None:
         """With `gives_way`, `gpudash attach` may watch the command meanwhile. Raises UsageError."""
+        super().__init__(quiet=quiet, shared=True)
         self._command, self._place, self._nodes = command, runs.begin(), nodes
         self._gives_way = gives_way
         self._claim = None if gives_way else Claim(self._place.path)
@@ -76,8 +80,6 @@ class HeadlessScript:
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
         self.source: TrainingJob | None = None
         """The source of the command; None before its start."""
-        self.news = News(quiet=True)
-        self.interrupted = False
         self._reported_hang: tuple[str, ...] = ()
 
     @contextmanager
@@ -93,8 +95,7 @@ class HeadlessScript:
             beside=meters(arguments),
         )
         try:
-            with self._signals_passed_on():
-                yield session
+            yield session
         finally:
             session.close()
             if self._claim is not None:
@@ -126,25 +127,22 @@ class HeadlessScript:
 
     def run_for(self, relay: Relay) -> None:
         """Run the command to its end, watched from another node. Raises WorkerError."""
-        with self._signals_passed_on():
+        with self._taking_signals():
             self._launch()
             with relay.running(self._place):
                 code = in_shell(self._wait())
                 how = f"exited with {code}" if code else "has ended"
                 relay.set_parting(f"{self._command.name} {how}")
 
-    def follow(self, session: Session) -> None:
-        session.start(self.news)
-        while not session.wait(REDRAW_S):
-            self._report_hang(self.news.snapshot.hang)
-        session.close()
-        self._wait()  # whatever became of the session
-
-    def _report_hang(self, hang: Hang | None) -> None:
+    def _look(self) -> None:
+        hang = self.news.snapshot.hang
         clauses = hangs.clauses(hang) if hang is not None else ()
         if hang is not None and hang.stacks and clauses != self._reported_hang:
             complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
         self._reported_hang = clauses
+
+    def _end(self, session: Session) -> None:
+        """Leave that to the command, which has its signals."""
 
     def _wait(self) -> int:
         assert self._child
@@ -187,11 +185,12 @@ class HeadlessScript:
             os.kill(os.getpid(), signal.SIGINT)
         return in_shell(code)
 
-    def _signals_passed_on(self) -> AbstractContextManager[None]:
+    def _taking_signals(self) -> AbstractContextManager[None]:
         """Leave signals to the command: pass on those that the terminal does not send it anyway."""
 
         def pass_on(number: int, _frame: object) -> None:
-            self.interrupted = self.interrupted or number not in ASKING
+            if number not in ASKING:
+                self._signals.append(number)
             if number == signal.SIGINT and self.source is not None:
                 self.source.was_interrupted = True
             if self._child is None:  # nor has the terminal's reached it

@@ -1,29 +1,25 @@
 """`gpudash profile`: trace a few steps with torch.profiler, and summarise the trace."""
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.measured_script import MeasuredScript
-from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.headless import News
+from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
-from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import ProfileComparison, Summary, compare
 from gpudash.trace.text import comparison_lines, summary_lines
-
-PATIENCE_S = 60.0
-"""Seconds to wait for a step."""
 
 
 class ProfileReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +43,19 @@ def main(arguments: argparse.Namespace) -> int:
             raise UsageError("--read trains nothing; valid beside it: --against, --json")
         _print_report(arguments.read, before, Snapshot(), as_json=arguments.json)
         return Exit.DONE
-    return (_of_script if arguments.user_command else _of_workload)(arguments, before)
+    training = training_of(arguments)
+    path = _path(arguments, training.plan.workload)
+
+    def begin(session: Session, news: News) -> ProfileTrial:
+        return ProfileTrial(session, news, arguments.steps, path)
+
+    trial, ended = measure(training, arguments, begin)
+    code = trial.conclude(ended)
+    if code == Exit.DONE:
+        _print_report(path, before, ended.snapshot, as_json=arguments.json)
+        if not arguments.quiet:
+            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
+    return code
 
 
 def _summary_of(path: Path) -> Summary:
@@ -73,99 +81,30 @@ def _print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_j
         say("\n".join([*summary_lines(summary), *more]))
 
 
-class ProfileTrial:
+class ProfileTrial(Course):
     """One profile of a training, requested after the warm-up."""
 
+    patience_s = PATIENCE_S
+
     def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
-        self._session, self._news = session, news
+        super().__init__(session, news)
         self._steps, self._path = steps, path
-        self._requested: int | None = None
-        self.failure = ""
-        """Why there is no profile, as a clause."""
-        self.is_done = False
 
-    def is_over(self) -> bool:
-        """Request the profile after the warm-up; return whether the training may end."""
-        if self.failure:
-            return True
-        snapshot = self._news.snapshot
-        if self._requested is None:
-            if _is_warm(snapshot) and "profile" not in snapshot.can:
-                self.failure = "this training cannot be profiled"
-            elif _is_warm(snapshot):
-                self._requested = self._session.profile(self._steps, self._path)
-        elif snapshot.last_command >= self._requested and not snapshot.profiling:
-            self.failure = snapshot.profile_refusal
-            self.is_done = not self.failure and snapshot.profile is not None
-        if (snapshot.quiet_s or 0.0) > PATIENCE_S:
-            self.failure = f"no step has ended for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
-        return self.is_done or self.failure != ""
+    def stages(self) -> Iterator[bool]:
+        while not (rows := self.news.snapshot.results) or not rows[-1].steps:
+            yield False
+        yield from self.profile(self._steps, self._path)
 
-    def line(self, snapshot: Snapshot) -> str:
-        if snapshot.state in ENDED:
-            return ""
-        if self._requested is not None:
-            doing = f"profiling {self._steps} steps"
-        else:
-            doing = "warming up" if snapshot.state == "training" else snapshot.status
-        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+    @property
+    def is_there(self) -> bool:
+        return self.is_done and not self.failure and self.news.snapshot.profile is not None
 
-    def conclude(self, why: str, *, interrupted: bool) -> int:
-        """Without a profile, print the known reason, or else `why`."""
+    def conclude(self, ended: Ended) -> int:
+        """Without a profile, print why."""
         self.is_over()  # look at the last snapshot
-        if self.is_done:
+        if self.is_there:
             return Exit.DONE
-        reason = "interrupted" if interrupted else self.failure or why
-        complain(f"gpudash: no profile: {reason}")
-        if interrupted:
-            return Exit.INTERRUPTED
-        return Exit.REFUSED if self.failure else Exit.FAILED
-
-
-def _is_warm(snapshot: Snapshot) -> bool:
-    return bool(snapshot.results) and snapshot.results[-1].steps > 0
-
-
-def _of_workload(arguments: argparse.Namespace, before: Summary | None) -> int:
-    plan = make_plan(arguments)
-    path = _path(arguments, plan.workload)
-    with training_session(arguments, plan) as session:
-        news = News(quiet=arguments.quiet)
-        trial = ProfileTrial(session, news, arguments.steps, path)
-        interrupted = follow(session, news, trial.line, trial.is_over)
-        if session.failure is not None and not trial.is_done:
-            return complain_of_failure(session.failure)
-        code = trial.conclude("the training ended first", interrupted=interrupted)
-    return _print_if_done(arguments, path, before, news.snapshot, code)
-
-
-def _of_script(arguments: argparse.Namespace, before: Summary | None) -> int:
-    check_with_command(arguments)
-    command = understand(arguments.user_command)
-    path = _path(arguments, command.name)
-    script = MeasuredScript(command, output_to_stderr=arguments.json)
-    with script.session(arguments) as session:
-        trial = ProfileTrial(session, script.news, arguments.steps, path)
-        line = (lambda _: "") if arguments.quiet else trial.line
-        script.measure(session, trial.is_over, line)
-    source = script.source
-    assert source
-    failed = None if trial.is_done else script.own_failure("profile")
-    if failed is not None:
-        return failed
-    why = source.why_no_more()
-    code = trial.conclude(why, interrupted=script.interrupted)
-    return _print_if_done(arguments, path, before, script.news.snapshot, code)
-
-
-def _print_if_done(
-    arguments: argparse.Namespace, path: Path, before: Summary | None, trained: Snapshot, code: int
-) -> int:
-    if code == Exit.DONE:
-        _print_report(path, before, trained, as_json=arguments.json)
-        if not arguments.quiet:
-            complain(f"the trace is {shown(path)}; ui.perfetto.dev opens it too")
-    return code
+        return ended.without("profile", self.failure, Exit.REFUSED if self.failure else Exit.FAILED)
 
 
 def _path(arguments: argparse.Namespace, name: str) -> Path:

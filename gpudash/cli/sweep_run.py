@@ -3,12 +3,14 @@
 import argparse
 import platform
 import time
+from collections.abc import Iterator
 from itertools import chain
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
+from gpudash.cli.headless import News, complain_of_failure
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure
 from gpudash.cli.stdout import complain, say
 from gpudash.cli.sweep_grid import of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
@@ -73,9 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return _print_measured(sweep, earlier, outputs)
-    plan = of_count(plan, sweep.nproc)
-    with training_session(arguments, plan) as session:
-        return run_sweep(session, sweep, provenance, file, outputs, quiet=arguments.quiet)
+    training = AskedTraining(of_count(plan, sweep.nproc))
+    return run_sweep(training, arguments, sweep, provenance, file, outputs)
 
 
 def foreseen(provenance: Provenance) -> str:
@@ -199,21 +200,38 @@ class RecordedSweep:
         return ()
 
 
+class _Sweeping(Course):
+    """Goes through the blocks, in a training for each number of processes."""
+
+    def __init__(self, session: Session, news: News, recorded: RecordedSweep, plan: Plan) -> None:
+        super().__init__(session, news)
+        self._recorded, self._plan = recorded, plan
+
+    def stages(self) -> Iterator[bool]:
+        self.session.conduct(self._recorded)
+        while not self._recorded.is_over(self.session, self._plan):
+            yield False
+
+    def line(self, snapshot: Snapshot) -> str:
+        return self._recorded.line(snapshot)
+
+
 def run_sweep(
-    session: Session,
+    training: AskedTraining,
+    arguments: argparse.Namespace,
     sweep: Sweep,
     provenance: Provenance,
     file: SweepFile | None,
     outputs: Outputs,
-    *,
-    quiet: bool = False,
 ) -> int:
-    news = News(quiet=quiet)
     recorded = RecordedSweep(sweep, file)
-    plan = msgspec.structs.replace(session.plan, settings=provenance.settings)
-    session.conduct(recorded)
+    plan = msgspec.structs.replace(training.plan, settings=provenance.settings)
+
+    def begin(session: Session, news: News) -> _Sweeping:
+        return _Sweeping(session, news, recorded, plan)
+
     try:
-        interrupted = follow(session, news, recorded.line, lambda: recorded.is_over(session, plan))
+        _, ended = measure(training, arguments, begin)
         recorded.conclude()
     finally:
         if file is not None:
@@ -230,7 +248,7 @@ def run_sweep(
         run = msgspec.structs.replace(run, skipped_samples=recorded.skipped_samples)
         unwritten = outputs.publish(sweep, run)
     why = recorded.failure or unwritten
-    return _conclude(session, sweep, why, outputs, interrupted=interrupted)
+    return _conclude(ended, sweep, why, outputs)
 
 
 def _print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
@@ -243,18 +261,16 @@ def _print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> i
     return Exit.FAILED
 
 
-def _conclude(
-    session: Session, sweep: Sweep, why: str | None, outputs: Outputs, *, interrupted: bool
-) -> int:
+def _conclude(ended: Ended, sweep: Sweep, why: str | None, outputs: Outputs) -> int:
     kept = ""
     if 0 < sweep.blocks_done < sweep.blocks_planned:
         kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"
         if outputs.csv is not None and outputs.csv.exists():
             kept += f"; --resume finishes {shown(outputs.csv)}"
-    if session.failure is not None:
-        return complain_of_failure(session.failure, kept)
-    why = "interrupted" if interrupted else why
+    if ended.failure is not None:
+        return complain_of_failure(ended.failure, kept)
+    why = "interrupted" if ended.interrupted else why
     if why is None:
         return Exit.DONE
     complain(f"gpudash: {why}{kept}")
-    return Exit.INTERRUPTED if interrupted else Exit.FAILED
+    return Exit.INTERRUPTED if ended.interrupted else Exit.FAILED

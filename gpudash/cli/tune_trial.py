@@ -10,9 +10,8 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
-from gpudash.cli.headless import News, complain_of_failure, follow, training_session
-from gpudash.cli.measured_script import MeasuredScript
-from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.headless import News
+from gpudash.cli.measure import Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, on_terminal, say, say_json
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
@@ -20,16 +19,14 @@ from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
-from gpudash.offers import check_for_script, levers_of
+from gpudash.offers import levers_of
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import EnergyFound
 from gpudash.protocol.training import State
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
-from gpudash.snapshot import ENDED, Snapshot, silence
-from workloads import find_workload
-from workloads.levers import LeverError, find, phrase
+from gpudash.snapshot import Snapshot
+from workloads.levers import phrase
 from workloads.standard_levers import usable_cores
 from workloads.take_home import recipe
 
@@ -99,7 +96,11 @@ def main(arguments: argparse.Namespace) -> int:
                 "workloads; the lines of PyTorch are printed"
             )
         tune_memory.check_profile(arguments.save, arguments.profiles)
-    return (_of_script if arguments.user_command else _of_workload)(arguments)
+    training = training_of(arguments, named(arguments), "tuned")
+    if training.levers is None or any(lever.numerics for lever in training.levers):
+        _ask(arguments)
+    tune, ended = measure(training, arguments, lambda session, news: Tune(session, news, arguments))
+    return conclude(tune, arguments, ended)
 
 
 def named(arguments: argparse.Namespace) -> list[str]:
@@ -109,40 +110,30 @@ def named(arguments: argparse.Namespace) -> list[str]:
     return names
 
 
-class Tune:
+class Tune(Course):
     """Waits until enough is known of the training, then tunes it."""
 
     def __init__(self, session: Session, news: News, arguments: argparse.Namespace) -> None:
-        self._session, self._news, self._arguments = session, news, arguments
-        self._course = self._follow()
+        super().__init__(session, news)
+        self._arguments = arguments
         self.tuning: Tuning | None = None
         """None until it has begun."""
         self.choice = Chosen((), ())
         """The levers that are tried, and those that are not."""
-        self.refusal: UsageError | LeverError | None = None
         self.circumstances: tune_memory.Circumstances | None = None
-        self.failure = ""
-        """Why it did not begin, as a clause."""
-
-    def is_over(self) -> bool:
-        """Do what comes next; return whether the training may end."""
-        return next(self._course, True)
 
     @property
     def is_whole(self) -> bool:
         """Whether it has its verdict, and no end of the training cut it short."""
         return self.tuning is not None and self.tuning.is_whole
 
-    def line(self, snapshot: Snapshot) -> str:
-        if snapshot.state in ENDED:
-            return ""
-        doing = "measuring" if snapshot.total_steps else snapshot.status
+    def now(self, snapshot: Snapshot) -> str:
         if self.tuning is not None:
-            doing = progress(self.tuning)
-        return ", ".join([f"{snapshot.workload}: {doing}", *silence(snapshot)])
+            return progress(self.tuning)
+        return "measuring" if snapshot.total_steps else snapshot.status
 
-    def _follow(self) -> Iterator[bool]:
-        news = self._news
+    def stages(self) -> Iterator[bool]:
+        news = self.news
         while not news.snapshot.total_steps:
             if (news.snapshot.quiet_s or 0.0) > PATIENCE_S:
                 self.failure = f"no step for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
@@ -151,23 +142,19 @@ class Tune:
         until_s = news.snapshot.elapsed_s + ANSWER_S
         while self._is_unknown(until_s):
             yield False
-        try:
-            self.choice = self._choose(news.snapshot)
-        except (UsageError, LeverError) as error:
-            self.refusal = error
-            return
+        self.choice = self._choose(news.snapshot)
         tuning = self.tuning = Tuning(
             self.choice.tunables,
             Allowance(budget_s=self._arguments.budget),
             recall=self._recall,
             energy=self._arguments.energy,
         )
-        self._session.conduct(tuning)
+        self.session.conduct(tuning)
         while not tuning.is_over:
             yield False
 
     def _is_unknown(self, until_s: float) -> bool:
-        snapshot = self._news.snapshot
+        snapshot = self.news.snapshot
         return not snapshot.levers_complete or (
             snapshot.answer is None and snapshot.elapsed_s < until_s
         )
@@ -193,54 +180,10 @@ class Tune:
         self.circumstances = tune_memory.circumstances(
             state,
             tuple(sorted(one.name for one in self.choice.tunables)),
-            command=self._session.plan.command,
-            found=self._news.snapshot.found,
+            command=self.session.plan.command,
+            found=self.news.snapshot.found,
         )
         return None if self._arguments.fresh else tune_memory.recall(self.circumstances)
-
-
-# ── in a workload, in the user's command ────────────────────────────────────────────────
-
-
-def _of_workload(arguments: argparse.Namespace) -> int:
-    names = named(arguments)
-    plan = make_plan(arguments, names)
-    levers = find_workload(plan.workload).levers
-    for name in names:
-        if find(levers, name).name in plan.settings:
-            raise UsageError(f"lever {name} is both set and tuned; valid: one of the two")
-    if any(lever.numerics for lever in levers):
-        _ask(arguments)
-    with training_session(arguments, plan) as session:
-        news = News(quiet=arguments.quiet)
-        tune = Tune(session, news, arguments)
-        interrupted = follow(session, news, tune.line, tune.is_over)
-        failure = session.failure
-        if failure is not None and tune.tuning is None:
-            return complain_of_failure(failure)
-    known = (failure and failure.sentence) or (tune.tuning and tune.tuning.failure)
-    ended = known or "the training ended first"
-    code = conclude(tune, news.snapshot, arguments, tune.failure or ended, interrupted=interrupted)
-    return code if failure is None or tune.is_whole else Exit.FAILED
-
-
-def _of_script(arguments: argparse.Namespace) -> int:
-    check_with_command(arguments)
-    for name in named(arguments):
-        check_for_script(name)
-    _ask(arguments)
-    command = understand(arguments.user_command)
-    script = MeasuredScript(command, output_to_stderr=arguments.json)
-    with script.session(arguments) as session:
-        tune = Tune(session, script.news, arguments)
-        line = (lambda _: "") if arguments.quiet else tune.line
-        script.measure(session, tune.is_over, line)
-    source = script.source
-    assert source
-    ended = source.why_no_more()
-    snapshot, ended = script.news.snapshot, tune.failure or ended
-    code = conclude(tune, snapshot, arguments, ended, interrupted=script.interrupted)
-    return code if script.failed_with is None or tune.is_whole else script.failed_with
 
 
 def _ask(arguments: argparse.Namespace) -> None:
@@ -254,21 +197,17 @@ def _ask(arguments: argparse.Namespace) -> None:
 # ── the end ─────────────────────────────────────────────────────────────────────────────
 
 
-def conclude(
-    tune: Tune,
-    snapshot: Snapshot,
-    arguments: argparse.Namespace,
-    ended: str,
-    *,
-    interrupted: bool,
-) -> int:
-    if tune.refusal is not None:
-        raise tune.refusal
-    tuning = tune.tuning
+def conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
+    code = _conclude(tune, arguments, ended)
+    return code if ended.failed is None or tune.is_whole else ended.failed
+
+
+def _conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
+    tuning, snapshot, interrupted = tune.tuning, ended.snapshot, ended.interrupted
     if tuning is None:
-        complain(f"gpudash: no verdict: {'interrupted' if interrupted else ended}")
-        return Exit.INTERRUPTED if interrupted else Exit.FAILED
-    tuning.cancel("interrupted" if interrupted else ended)
+        return ended.without("verdict", tune.failure)
+    why = "interrupted" if interrupted else ended.why
+    tuning.cancel(why)
     _remember(tune, tuning)
     if arguments.json:
         say_json(document(tuning, snapshot, tune.choice.left_out, arguments.price))
@@ -276,9 +215,9 @@ def conclude(
         say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
-    why = "interrupted" if interrupted else ended if tuning.cut_short else tuning.failure
     if tuning.verdict is None:
-        complain(f"gpudash: no verdict: {why}{_so_far(tuning)}")
+        known = why if interrupted or tuning.cut_short else tuning.failure
+        complain(f"gpudash: no verdict: {known}{_so_far(tuning)}")
         return Exit.INTERRUPTED if interrupted else Exit.FAILED
     if arguments.save is not None:
         _save(arguments, snapshot.workload, tuning.best)

@@ -1,15 +1,25 @@
 """What tests of several verbs share."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
 
 from gpudash.cli.main import main
 from gpudash.errors import Exit
+from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
+GPUDASH = [sys.executable, "-m", "gpudash"]
+KINDS = {
+    "workload": ("encdec", "--device", "cpu"),
+    "command": ("--", TRAINING, "--step-s", "0.001"),
+}
+"""The end of a command line that names a training, of either kind."""
 Refused = Callable[..., str]
 
 
@@ -22,6 +32,14 @@ def private(monkeypatch: pytest.MonkeyPatch, short_path: Path, tmp_path: Path) -
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture(params=KINDS)
+def training(
+    request: pytest.FixtureRequest, called_with_double: None, private: Path
+) -> tuple[str, ...]:
+    """In turn a workload, by its double, and a command."""
+    return KINDS[request.param]
 
 
 @pytest.fixture
@@ -46,6 +64,18 @@ def printed(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return capfd.readouterr().out
 
     return call
+
+
+def script(folder: Path, code: str) -> str:
+    path = folder / "train.py"
+    path.write_text(code)
+    return str(path)
+
+
+def in_terminal(words: list[str], *texts: str, **options: Any) -> pexpect.spawn:
+    """A command in a terminal that has shown these texts."""
+    terminal = pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S, **options)
+    return shows(terminal, *texts)
 
 
 def shows(terminal: pexpect.spawn, *texts: str) -> pexpect.spawn:

@@ -6,25 +6,16 @@ from random import Random
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import (
-    Trial,
-    conclude,
-    document,
-    found_lines,
-    progress_line,
-    run_ab,
-    two_values,
-)
+from gpudash.cli.ab_trial import Trial, conclude, document, found_lines, progress_line, two_values
+from gpudash.cli.measure import Ended
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
-from gpudash.errors import Exit, UsageError
-from gpudash.protocol.training import Failed
+from gpudash.errors import Exit
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import host
-from tests.scripted_session import ScriptedSession
+from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
 from workloads import CATALOGUE
-from workloads.levers import LeverError
 
 ENCDEC = CATALOGUE["encdec"]
 
@@ -37,46 +28,17 @@ def a_quarter_faster(settings):
     return 40.0 if settings["pipelined"] == "on" else 50.0
 
 
-def run(session, asked=None, *, as_json=False, exit_code=False, card=None, user_command=None):
-    arguments = Namespace(
-        json=as_json,
-        exit_code=exit_code,
-        quiet=False,
-        price=None,
-        card=card,
-        force=False,
-        user_command=user_command,
-        nproc=None,
-        device="auto",
-        starts=1,
-    )
-    return conclude(run_ab(session, Comparison(asked or question()), arguments), arguments)
+def run(session, *words, lever="pipelined=off,on"):
+    return called("ab", "encdec", "--lever", lever, "--pairs", "6", *words, trains=[session])
 
 
 # ── the question ───────────────────────────────────────────────────────────────────────
 
 
 def test_a_lever_and_two_values_in_their_canonical_form():
-    assert two_values(ENCDEC, "pipelined=off,on") == ("pipelined", "off", "on")
-    assert two_values(ENCDEC, "batch_size=08,16") == ("batch_size", "8", "16")
-    assert two_values(ENCDEC, "pipelined=on,on") == ("pipelined", "on", "on")  # A/A
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "why"),
-    [
-        ("pipelined=on", UsageError, "NAME=A,B with two values"),
-        ("batch_size=8,16,32", UsageError, "NAME=A,B with two values"),
-        ("model_scale=auto,small", UsageError, "auto stands for another value, name that"),
-        ("piped=off,on", LeverError, "unknown lever 'piped'; valid: pipelined, batch_size"),
-        ("pipelined=off,yes", LeverError, "'yes' is not valid; valid: off, on"),
-        ("pipelined", LeverError, "valid: off, on"),
-        ("", LeverError, "unknown lever ''; valid: pipelined"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused_with_what_can(text, error, why):
-    with pytest.raises(error, match=why):
-        two_values(ENCDEC, text)
+    assert two_values(ENCDEC.levers, "pipelined=off,on") == ("pipelined", "off", "on")
+    assert two_values(ENCDEC.levers, "batch_size=08,16") == ("batch_size", "8", "16")
+    assert two_values(ENCDEC.levers, "pipelined=on,on") == ("pipelined", "on", "on")  # A/A
 
 
 # ── what is printed ─────────────────────────────────────────────────────────────────────
@@ -104,30 +66,28 @@ def larger_batches_are_worth_it(settings):
     return 50.0 if settings["batch_size"] == "8" else 100.0
 
 
-SIZES = {"lever": "batch_size", "a": "8", "b": "32"}
-
-
 def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
     """With the larger batch there are fewer steps, and the throughput is higher."""
 
-    def session():
-        return ScriptedSession(Worker(larger_batches_are_worth_it))
+    def compared(*words):
+        session = ScriptedSession(Worker(larger_batches_are_worth_it))
+        assert run(session, *words, lever="batch_size=8,32") == 0
 
-    assert run(session(), question(**SIZES)) == 0
+    compared()
     verdict, rates = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
     assert rates == (
         "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
         "batch_size=32: 320.0 samples/s, host busy 2 ms a step"
     )
-    assert run(session(), question(**SIZES), as_json=True) == 0
+    compared("--json")
     found = json.loads(capsys.readouterr().out)
     assert found["steps_per_s"] == pytest.approx([20.0, 10.0])
     assert found["samples_per_s"] == pytest.approx([160.0, 320.0])
 
 
 def test_json_holds_everything_in_one_line(capsys):
-    assert run(ScriptedSession(Worker(a_quarter_faster)), as_json=True) == 0
+    assert run(ScriptedSession(Worker(a_quarter_faster)), "--json") == 0
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     assert found["verdict"].startswith("pipelined=on is")
@@ -153,15 +113,15 @@ class Hindered(Worker):
 def test_what_took_time_beside_the_lever_is_reported(capsys):
     """Otherwise it would be taken for the lever's: waits for a core, samples decoded again."""
 
-    def out(worker, **how):
-        assert run(ScriptedSession(worker), **how) == 0
+    def out(worker, *words):
+        assert run(ScriptedSession(worker), *words) == 0
         return capsys.readouterr().out
 
     verdict, _, samples = out(Hindered()).splitlines()
     assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
     assert samples == "3 unreadable samples skipped"
     for worker, wait, skipped in ((Hindered(), 48.0, 3), (Worker(a_quarter_faster), None, 0)):
-        found = json.loads(out(worker, as_json=True))
+        found = json.loads(out(worker, "--json"))
         assert found | {"core_wait_pct": wait, "skipped_samples": skipped} == found
 
 
@@ -185,7 +145,7 @@ def test_the_check_says_whether_it_passed():
     ids=["faster", "slower", "no difference"],
 )
 def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
-    assert run(ScriptedSession(Worker(step_ms)), exit_code=True) == code
+    assert run(ScriptedSession(Worker(step_ms)), "--exit-code") == code
     assert run(ScriptedSession(Worker(step_ms))) == 0
     assert ("no difference above 1 %" in capsys.readouterr().out) == (code == Exit.NOT_SHOWN)
 
@@ -216,14 +176,8 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
         conducted.turn()
     comparison.cancel("the training was stopped")
     arguments = Namespace(json=False, exit_code=False, card=None, price=None)
-    assert conclude(Trial(comparison, Snapshot(), interrupted=True), arguments) == 130
+    assert conclude(Trial(comparison, Ended(interrupted=True)), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(("kind", "code"), [("bad_setting", 2), ("out_of_memory", 2), ("error", 1)])
-def test_a_failing_worker_is_reported_in_a_line(kind, code, capsys):
-    assert run(ScriptedSession(failure=Failed(kind=kind, sentence="it cannot be"))) == code
-    assert "gpudash: it cannot be" in capsys.readouterr().err
 
 
 # ── how far it is ───────────────────────────────────────────────────────────────────────
@@ -257,7 +211,9 @@ def test_zero_has_no_minus_sign():
 
 @pytest.mark.parametrize("name", ["ab.svg", "ab.md"])
 def test_a_card_is_written_as_its_name_says(tmp_path, name, capsys):
-    assert run(ScriptedSession(Worker(a_quarter_faster)), card=tmp_path / name) == Exit.DONE
+    assert (
+        run(ScriptedSession(Worker(a_quarter_faster)), "--card", str(tmp_path / name)) == Exit.DONE
+    )
     text = (tmp_path / name).read_text()
     assert text.startswith("<svg" if name == "ab.svg" else "**pipelined off")
     assert "gpudash ab encdec --lever pipelined=off,on --pairs 6" in text
@@ -268,10 +224,14 @@ def test_a_card_is_written_as_its_name_says(tmp_path, name, capsys):
 def test_the_command_on_the_card_of_a_script_asks_the_same(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
-    session = ScriptedSession(Worker(a_quarter_faster))
-    run(session, card=tmp_path / "ab.md", user_command=words)
+    comparison = Comparison(question())
+    Conducted(comparison, Worker(a_quarter_faster)).run()
+    off = dict.fromkeys(("json", "exit_code", "force"), False)
+    how = {"starts": 1, "price": None, "user_command": words, "nproc": None, "device": "auto"}
+    card = tmp_path / "ab.md"
+    conclude(Trial(comparison, Ended()), Namespace(**off, **how, card=card))
     command = "gpudash ab --lever pipelined=off,on --pairs 6 -- train.py -q\n"
-    assert (tmp_path / "ab.md").read_text().endswith(f"    {command}")
+    assert card.read_text().endswith(f"    {command}")
 
 
 ASKED = "--lever pipelined=off,on"

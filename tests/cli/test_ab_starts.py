@@ -1,21 +1,18 @@
 """`gpudash ab --starts`: one comparison in each of several starts, and one verdict over them."""
 
 import json
-from argparse import Namespace
 
 import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_starts import conclude_starts, measure
-from gpudash.cli.ab_trial import ComparisonReport, Start, run_ab
-from gpudash.compare.ab import Comparison, Question
+from gpudash.cli.ab_trial import ComparisonReport
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
-from tests.scripted_session import ScriptedSession
+from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Worker
 
-QUESTION = Question(lever="pipelined", a="off", b="on", pairs=16, fixed=True)
+ASKED = ("ab", "encdec", "--lever", "pipelined=off,on", "--pairs", "16")
 
 
 def gaining(*ratios):
@@ -28,37 +25,18 @@ def gaining(*ratios):
     ]
 
 
-class Starts:
-    """Starts of a training, each by its session; it notes what each was asked."""
-
-    def __init__(self, *sessions, **arguments):
-        self.sessions = list(sessions)
-        off = dict.fromkeys(("json", "exit_code", "quiet", "force"), False)
-        none = dict.fromkeys(("card", "price", "user_command"))
-        given = off | none | {"starts": len(sessions), "nproc": 1, "device": "auto"}
-        self.arguments = Namespace(**given | arguments)
-        self.asked = []
-
-    def trial(self, start):
-        session = self.sessions[start.number - 1]
-        if isinstance(session, Exception):
-            raise session
-        question = start.asks(QUESTION)
-        self.asked.append((start, question))
-        return run_ab(session, Comparison(question), self.arguments, start)
-
-    def run(self):
-        return conclude_starts(measure(self.trial, self.arguments), self.arguments)
+def run(*trains, words=()):
+    """Compare in so many starts of a training, and return the exit code."""
+    return called(*ASKED, "--starts", str(len(trains)), *words, trains=trains)
 
 
 # ── the verdict ─────────────────────────────────────────────────────────────────────────
 
 
 def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
-    found = Starts(*gaining(1.04, 1.05, 1.06))
-    assert found.run() == Exit.DONE
-    assert [start for start, _ in found.asked] == [Start(number, 3) for number in (1, 2, 3)]
-    assert [question.seed for _, question in found.asked] == [0, 1, 2]  # its own order of blocks
+    trains = gaining(1.04, 1.05, 1.06)
+    assert run(*trains) == Exit.DONE
+    assert [one.experiment.question.seed for one in trains] == [0, 1, 2]  # its own order of blocks
     out, err = capsys.readouterr()
     verdict, starts, rates = out.splitlines()
     assert verdict.startswith("pipelined=on is 5.0 % faster [2.5, 7.5], 3 starts, 48 pairs")
@@ -72,7 +50,7 @@ def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
 
 
 def test_json_holds_each_start_and_the_interval_over_them(capsys):
-    assert Starts(*gaining(1.04, 1.05, 1.06), json=True).run() == Exit.DONE
+    assert run(*gaining(1.04, 1.05, 1.06), words=["--json"]) == Exit.DONE
     (line,) = capsys.readouterr().out.splitlines()
     found = json.loads(line)
     jsonschema.validate(found, msgspec.json.schema(ComparisonReport))
@@ -95,8 +73,8 @@ def test_json_holds_each_start_and_the_interval_over_them(capsys):
     ],
 )
 def test_the_exit_code_tells_the_verdict_over_starts(ratios, code):
-    assert Starts(*gaining(*ratios), exit_code=True).run() == code
-    assert Starts(*gaining(*ratios)).run() == Exit.DONE
+    assert run(*gaining(*ratios), words=["--exit-code"]) == code
+    assert run(*gaining(*ratios)) == Exit.DONE
 
 
 # ── fewer starts than planned ───────────────────────────────────────────────────────────
@@ -125,7 +103,7 @@ def interrupted():
 def test_from_two_starts_on_there_is_a_verdict_and_the_code_says_how_it_ended(
     last, code, how, why, capsys
 ):
-    assert Starts(*gaining(1.04, 1.06), last, BROKEN).run() == code
+    assert run(*gaining(1.04, 1.06), last, BROKEN) == code
     out, err = capsys.readouterr()
     assert out.startswith("no difference shown for pipelined=on: +5.0 % [-7.0, +18.5], 2 starts")
     assert f"; {how} before its 4 starts; two starts give a wide interval" in out
@@ -133,13 +111,13 @@ def test_from_two_starts_on_there_is_a_verdict_and_the_code_says_how_it_ended(
 
 
 def test_of_one_start_it_says_what_that_has_found(capsys):
-    assert Starts(*gaining(1.05), BROKEN, BROKEN, quiet=True).run() == Exit.FAILED
+    assert run(*gaining(1.05), BROKEN, BROKEN, words=["-q"]) == Exit.FAILED
     out, err = capsys.readouterr()
     assert out == ""
     last = err.splitlines()[-1]
     assert last.startswith("gpudash: no verdict over starts: it needs 2; the only one says: ")
     assert "pipelined=on is 5.0" in last
-    assert Starts(*gaining(1.05), BROKEN, json=True).run() == Exit.FAILED
+    assert run(*gaining(1.05), BROKEN, words=["--json"]) == Exit.FAILED
     found = json.loads(capsys.readouterr().out)
     assert len(found["starts"]) == 1
     alone = {"verdict": None, "low": None, "confidence": 0.95, "change": pytest.approx(0.05)}
@@ -147,10 +125,10 @@ def test_of_one_start_it_says_what_that_has_found(capsys):
 
 
 def test_if_the_first_start_fails_it_ends_as_an_ab_of_one_start_does(capsys):
-    assert Starts(BROKEN, BROKEN).run() == Exit.FAILED
-    assert capsys.readouterr().out == ""
-    with pytest.raises(UsageError, match="no such lever"):
-        Starts(UsageError("no such lever"), BROKEN).run()
+    assert run(BROKEN, BROKEN) == Exit.FAILED
+    assert run(UsageError("no such lever"), BROKEN) == Exit.REFUSED
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()[-1]) == ("", "gpudash: no such lever")
 
 
 # ── what is asked for ───────────────────────────────────────────────────────────────────
@@ -163,7 +141,7 @@ def test_a_precision_does_not_go_with_starts(refused):
 
 def test_the_card_of_several_starts_tells_their_verdict(tmp_path):
     card = tmp_path / "ab.md"
-    assert Starts(*gaining(1.24, 1.25, 1.26), card=card).run() == Exit.DONE
+    assert run(*gaining(1.24, 1.25, 1.26), words=["--card", str(card)]) == Exit.DONE
     text = card.read_text()
     assert "95 % interval over 3 starts" in text
     assert "gpudash ab encdec --lever pipelined=off,on --starts 3" in text
@@ -171,5 +149,5 @@ def test_the_card_of_several_starts_tells_their_verdict(tmp_path):
 
 def test_one_start_of_several_has_no_card(tmp_path):
     card = tmp_path / "ab.md"
-    assert Starts(*gaining(1.25), UsageError("no"), card=card).run() == Exit.REFUSED
+    assert run(*gaining(1.25), UsageError("no"), words=["--card", str(card)]) == Exit.REFUSED
     assert not card.exists()

@@ -6,7 +6,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,12 +15,9 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.run import keeper, runs
 from tests import worker_double
-from tests.cli.conftest import ended, shows
+from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, shows
 from tests.waiting import PATIENCE_S, done, until
 
-ROOT = Path(__file__).parents[2]
-TRAINING = ROOT / "tests" / "run" / "scripted_training.py"
-GPUDASH = [sys.executable, "-m", "gpudash"]
 JOB = {"SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "gpu3"}
 SRUN = """#!/bin/sh
 # as Slurm's: a step of the job, in the environment of whoever calls it, with the job's variables
@@ -218,7 +214,7 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
 
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):
     """Slurm kills what is left of a step. The next gpudash removes the directory."""
-    step = dashboard(*GPUDASH, "run", str(TRAINING), "--steps", "100000", "--step-s", "0.01")
+    step = dashboard(*GPUDASH, "run", TRAINING, "--steps", "100000", "--step-s", "0.01")
     (run,) = runs.living()
     step.close(force=True)  # the step's task is gone, and its terminal
     (kept,) = runs.living()  # outside of Slurm it would train on
@@ -237,7 +233,7 @@ def test_attaching_traces_no_process(programs):
     """As in a container without SYS_PTRACE, over a process that lets nobody trace it."""
     over = programs.parent / "over"
     strict = "import ctypes, sys; ctypes.CDLL(None).prctl(4, 0)  # not dumpable\n"
-    strict += f"sys.argv = ['x', '--until', {str(over)!r}]; exec(open({str(TRAINING)!r}).read())"
+    strict += f"sys.argv = ['x', '--until', {str(over)!r}]; exec(open({TRAINING!r}).read())"
     (programs.parent / "train.py").write_text(strict)
     alone = ["setpriv", "--bounding-set", "-sys_ptrace"] if os.geteuid() == 0 else []
     with lasting("train.py", until_there=over, cwd=programs.parent) as job:

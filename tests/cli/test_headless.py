@@ -87,7 +87,8 @@ def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_that_would_end_it_is_collected(number):
-    with interruptions() as arrived:
+    arrived = []
+    with interruptions(arrived):
         signal.raise_signal(number)
     assert arrived == [number]
 
@@ -95,8 +96,9 @@ def test_a_signal_that_would_end_it_is_collected(number):
 @pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])
 def test_under_nohup_a_run_outlives_its_terminal(before, arrives):
     of_tests = signal.signal(signal.SIGHUP, before)
+    arrived = []
     try:
-        with interruptions() as arrived:
+        with interruptions(arrived):
             os.kill(os.getpid(), signal.SIGHUP)
             assert arrived == [signal.SIGHUP] * arrives
         assert signal.getsignal(signal.SIGHUP) == before

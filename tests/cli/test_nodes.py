@@ -6,19 +6,14 @@ import re
 import signal
 import socket
 import subprocess
-import sys
-from pathlib import Path
 
-import pexpect
 import pytest
 
 from gpudash.cli.main import main
-from tests.cli.conftest import ended, shows
+from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done
 
-ROOT = Path(__file__).parents[2]
-TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
-RUN = [sys.executable, "-m", "gpudash", "run"]
+RUN = [*GPUDASH, "run"]
 TOKEN = "a token of the tests"
 
 
@@ -38,12 +33,6 @@ def token_file(tmp_path):
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
-
-
-def script(tmp_path, code):
-    path = tmp_path / "train.py"
-    path.write_text(code)
-    return str(path)
 
 
 def messages_of(path):
@@ -92,11 +81,9 @@ def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch
 
 
 def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
-    words = [*RUN[1:], "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
-    terminal = pexpect.spawn(
-        RUN[0], words, encoding="utf-8", timeout=PATIENCE_S, dimensions=(40, 120)
-    )
-    shows(terminal, r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
+    words = [*RUN, "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
+    texts = (r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
+    terminal = in_terminal(words, *texts, dimensions=(40, 120))
     assert "\x1b[?1049h" not in terminal.before
     terminal.send("\r")
     shows(terminal, r"\x1b\[\?1049h", "starting").kill(signal.SIGKILL)
@@ -105,9 +92,9 @@ def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
 
 def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     code = f"open({str(tmp_path / 'started')!r}, 'w')"
-    words = [*RUN[1:], "--listen", "0", script(tmp_path, code)]
-    terminal = pexpect.spawn(RUN[0], words, encoding="utf-8", timeout=PATIENCE_S)
-    shows(terminal, "Enter opens the dashboard").sendintr()
+    words = [*RUN, "--listen", "0", script(tmp_path, code)]
+    terminal = in_terminal(words, "Enter opens the dashboard")
+    terminal.sendintr()
     assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()
 

@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
-from gpudash.cli.profile_trial import PATIENCE_S, ProfileTrial
+from gpudash.cli.measure import PATIENCE_S, Ended
+from gpudash.cli.profile_trial import ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot
@@ -77,22 +78,6 @@ def test_a_script_is_profiled_and_ended(with_torch, monkeypatch):
     assert sum(one.get("name", "").startswith("ProfilerStep#") for one in events) == 4
 
 
-@pytest.mark.parametrize(
-    ("code", "exit_code", "why"),
-    [
-        ("print('hello')", Exit.FAILED, "no training step was seen: torch was never imported"),
-        ("raise SystemExit(3)", 3, "train.py exited with 3"),
-    ],
-)
-def test_a_script_that_ends_first_leaves_no_profile(capfd, code, exit_code, why):
-    Path("train.py").write_text(code)
-    assert main(["profile", "-q", "--", "train.py"]) == exit_code
-    said = capfd.readouterr().err
-    assert said.startswith(f"gpudash: no profile: {why}")
-    assert said.count("\n") == 1
-    assert not Path("train.trace.json").exists()
-
-
 # ── what is asked ───────────────────────────────────────────────────────────────────────
 
 
@@ -144,17 +129,17 @@ def trial():
 
 
 def over(trial, snapshot):
-    trial._news.on_snapshot(snapshot)
+    trial.news.on_snapshot(snapshot)
     return trial.is_over()
 
 
 def test_it_requests_the_profile_once_the_training_is_warm(trial):
     assert not over(trial, Snapshot())
     assert not over(trial, replace(WARM, results=()))
-    assert trial._session.asked == []
+    assert trial.session.asked == []
     assert not over(trial, WARM)
     assert not over(trial, WARM)
-    assert trial._session.asked == [(3, Path("trace.json"))]
+    assert trial.session.asked == [(3, Path("trace.json"))]
     silent = replace(WARM, profiling=True, quiet_s=12.0)
     assert trial.line(silent) == "encdec: profiling 3 steps, no step for 12 s"
 
@@ -166,7 +151,7 @@ def test_it_is_over_with_the_answer(trial):
     over(trial, WARM)
     assert not over(trial, replace(ANSWERED, profiling=True))
     assert over(trial, replace(ANSWERED, profile=FOUND))
-    assert trial.conclude("", interrupted=False) == Exit.DONE
+    assert trial.conclude(Ended()) == Exit.DONE
 
 
 ANOTHER = "another profiler is active"
@@ -189,11 +174,11 @@ STUCK = {"quiet_s": PATIENCE_S + 1}
 def test_without_a_profile_it_says_why(trial, capsys, snapshots, why):
     *_, last = [over(trial, one) for one in snapshots]
     assert last
-    assert trial.conclude("", interrupted=False) == Exit.REFUSED
+    assert trial.conclude(Ended()) == Exit.REFUSED
     assert capsys.readouterr().err == f"gpudash: no profile: {why}\n"
 
 
 def test_interrupted_it_says_so(trial, capsys):
     over(trial, WARM)
-    assert trial.conclude("", interrupted=True) == Exit.INTERRUPTED
+    assert trial.conclude(Ended(interrupted=True)) == Exit.INTERRUPTED
     assert capsys.readouterr().err == "gpudash: no profile: interrupted\n"

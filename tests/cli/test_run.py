@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import msgspec
-import pexpect
 import pytest
 
 from gpudash.cli import attach, headless_script
@@ -23,12 +22,9 @@ from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
-from tests.cli.conftest import ended, shows
+from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done, until
 
-ROOT = Path(__file__).parents[2]
-TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
-GPUDASH = [sys.executable, "-m", "gpudash"]
 RUN = [*GPUDASH, "run"]
 
 
@@ -47,12 +43,6 @@ def gpudash(capfd):
         return SimpleNamespace(returncode=code, stdout=output, stderr=errors)
 
     return call
-
-
-def script(tmp_path, code):
-    path = tmp_path / "train.py"
-    path.write_text(code)
-    return str(path)
 
 
 # ── as if it ran alone ──────────────────────────────────────────────────────────────────
@@ -149,11 +139,6 @@ time.sleep(0.2)
 print("saved", flush=True)
 raise SystemExit(5)
 """
-
-
-def in_terminal(words, *texts):
-    """A command in a terminal that has shown these texts."""
-    return shows(pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S), *texts)
 
 
 def test_ctrl_c_is_the_scripts_own_also_a_second_one(tmp_path):
@@ -338,18 +323,6 @@ PAIRS = ("ab", "--pairs", "3")
 AB = [*GPUDASH, *PAIRS]
 
 
-def test_a_lever_is_compared_and_the_command_ended(gpudash):
-    words = ["--lever", "num_workers=2,8", "--json", "--", TRAINING, "--step-s", "0.001"]
-    ours = gpudash(*PAIRS, *words)
-    verdict = json.loads(ours.stdout)  # alone: what the script prints goes to stderr
-    asked = {"lever": "num_workers", "a": "2", "b": "8", "pairs": 3}
-    assert verdict | asked == verdict
-    assert verdict["settings"]["num_workers"] == "2"
-    assert "training" in ours.stderr
-    assert ours.returncode == 0
-    assert runs.living() == []
-
-
 def test_a_lever_that_is_found_after_some_steps_is_waited_for():
     ours = done(*AB, "--lever", "precision=script,bf16", "--json", "--", TRAINING, "--finds")
     verdict = json.loads(ours.stdout)
@@ -385,53 +358,13 @@ def test_an_impossible_comparison_is_reported_and_ends_the_command(gpudash, leve
     assert runs.living() == []
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["--lever", "num_workers=2"], "--lever num_workers=2 is not valid; valid: NAME=A,B"),
-        (["--lever", "a=1,2", "--set", "seed=1"], "--set does not go with a command of yours"),
-        (["--lever", "a=1,2", "encdec"], "encdec does not go with a command of yours"),
-        (
-            ["--lever", "num_worker=1,2"],
-            "lever 'num_worker' is not valid; valid: num_workers, pref",
-        ),
-        (
-            ["--lever", "num_workers=2,x"],
-            "num_workers: 'x' is not valid; valid: script, a whole num",
-        ),
-        (["--lever", "num_workers=0,257"], "lever num_workers: '257' is not valid"),
-        (
-            ["--lever", "precision=script,bf61"],
-            "lever precision: 'bf61' is not valid; valid: script",
-        ),
-        (
-            ["--lever", "pin_memory=on,"],
-            "lever pin_memory: '' is not valid; valid: script, off, on",
-        ),
-        (
-            ["--lever", "batch_size=8,16"],
-            "lever batch_size cannot be moved: a script sets its batch",
-        ),
-    ],
-)
-def test_known_errors_are_reported_before_the_command_starts(tmp_path, words, why, refused):
-    assert why in refused("ab", *words, "--", script(tmp_path, "print('started')"))
-
-
-@pytest.mark.parametrize("words", [["--steps", "0"], ["--steps", "40", "--step-s", "0.001"]])
-def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(gpudash, words):
-    words = [TRAINING, *words, "--exit", "3"]
+def test_a_script_that_fails_first_is_reported_in_a_line_and_its_exit_code_is_ours(gpudash):
+    words = [TRAINING, "--steps", "40", "--step-s", "0.001", "--exit", "3"]
     ours = gpudash(*PAIRS, "--lever", "num_workers=2,8", "--", *words)
     assert ours.returncode == 3
     last = ours.stderr.splitlines()[-1]
     assert last.startswith("gpudash: no verdict: scripted_training.py exited with 3")
     assert ours.stderr.count("no verdict") == 1
-
-
-def test_a_script_that_ends_first_leaves_no_verdict(tmp_path, gpudash):
-    ours = gpudash(*PAIRS, "--lever", "compile=off,on", "--", script(tmp_path, ""))
-    assert ours.returncode == 1
-    assert "no verdict: no training step was seen" in ours.stderr
 
 
 AGAIN = (*PAIRS, "--lever", "num_workers=2,8", "--starts")
@@ -458,22 +391,6 @@ runpy.run_path({TRAINING!r}, run_name="__main__")
     assert verdict["low"] <= verdict["change"] <= verdict["high"]
     assert ours.returncode == 0
     assert runs.living() == []
-
-
-def test_a_start_that_fails_ends_it_with_its_own_exit_code_and_what_is_known(tmp_path, gpudash):
-    code = f"""
-import pathlib, runpy
-seen = pathlib.Path("seen")
-if seen.exists():
-    raise SystemExit(7)
-seen.touch()
-runpy.run_path({TRAINING!r}, run_name="__main__")
-"""
-    ours = gpudash(*AGAIN, "3", "--", script(tmp_path, code), *SLOWLY)
-    assert ours.returncode == 7
-    failed, known = ours.stderr.splitlines()[-2:]
-    assert failed.startswith("gpudash: no verdict in start 2 of 3: train.py exited with 7")
-    assert known.startswith("gpudash: no verdict over starts: it needs 2; the only one says: ")
 
 
 def test_ctrl_c_keeps_the_starts_until_then():

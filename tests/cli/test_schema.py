@@ -57,16 +57,15 @@ def test_what_a_verb_prints_agrees(schema, printed, monkeypatch, name, words):
 
 
 def test_a_verdict_agrees(schema, capfd):
-    assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), as_json=True) == 0
+    assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), "--json") == 0
     agrees(capfd.readouterr().out, schema("ab"))
     few = test_ab.Comparison(test_ab.question(pairs=2))
     agrees(msgspec.json.encode(document(few, Snapshot())), schema("ab"))
 
 
 def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):
-    file = test_sweep.sweep_file(tmp_path)
     session = ScriptedSession(Worker(test_sweep.step_ms))
-    assert test_sweep.run(session, file=file, json=True) == 0
+    assert test_sweep.run(session, "--csv", tmp_path / "s.csv", "--json") == 0
     printed = agrees(capfd.readouterr().out, schema("sweep"))
     written = agrees((tmp_path / "s.json").read_text(), schema("sweep"))
     assert printed["table"] == written["table"]

@@ -8,22 +8,21 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import check_grid, trains_on_gpu, vary
 from gpudash.cli.sweep_outputs import Outputs, title_of
-from gpudash.cli.sweep_run import RecordedSweep, run_sweep
+from gpudash.cli.sweep_run import RecordedSweep
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
-from gpudash.errors import OutputError, RecordingError, UsageError
+from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol.training import Device, Failed, Note
 from gpudash.snapshot import Snapshot
 from tests.lives import in_process
 from tests.scripted_run import DEVICE, started
-from tests.scripted_session import ScriptedSession
+from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 
 ENCDEC = CATALOGUE["encdec"]
-COMMAND = ["gpudash", "sweep", "encdec", "--vary", "pipelined=off,on", "--markdown", "my table.md"]
 GRID = Grid(
     rows=({"batch_size": "8"}, {"batch_size": "16"}),
     columns=({"pipelined": "off"}, {"pipelined": "on"}),
@@ -37,40 +36,41 @@ def step_ms(settings):
     return 40.0 if settings["pipelined"] == "on" else 50.0
 
 
-def sweep_of(grid=GRID, settings=(), **known):
+def sweep_of(grid=GRID, settings=()):
     return Provenance(
         workload="encdec",
         settings=dict(settings),
         grid=grid,
-        device=known.get("device"),
+        device=None,
         versions={},
         command=("gpudash",),
     )
 
 
-def sweep_file(folder, *, resume=False, device=None):
-    return SweepFile(folder / "s.csv", sweep_of(device=device), force=False, resume=resume)
+def sweep_file(folder):
+    return SweepFile(folder / "s.csv", sweep_of(), force=False, resume=False)
 
 
 def described(csv):
     return msgspec.json.decode(csv.with_suffix(".json").read_bytes(), type=Provenance)
 
 
-def run(session, *, file=None, known=(), grid=GRID, **outputs):
-    provenance = sweep_of(grid)
-    return run_sweep(
-        session, Sweep(grid, known), provenance, file, Outputs(**outputs, command=COMMAND)
-    )
+SWEEP = ("sweep", "encdec", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on")
+
+
+def run(session, *words, rounds=2):
+    """Sweep the grid; return the exit code."""
+    how = ("--steps", "3", "--rounds", str(rounds), *map(str, words))
+    return called(*SWEEP, *how, trains=[session])
 
 
 @pytest.fixture
 def swept(tmp_path, capsys):
     """Return a function that sweeps into a file; it returns exit code, output and complaint."""
 
-    def call(worker=None, *, resume=False, outputs=(), **how):
-        file, session = sweep_file(tmp_path, resume=resume), ScriptedSession(worker, **how)
-        known = {"file": file, "known": file.known, "csv": tmp_path / "s.csv"}
-        return run(session, **known, **dict(outputs)), *capsys.readouterr()
+    def call(worker=None, *words, **how):
+        session = ScriptedSession(worker, **how)
+        return run(session, "--csv", tmp_path / "s.csv", *words), *capsys.readouterr()
 
     return call
 
@@ -177,14 +177,14 @@ def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path
     swept = []
     check = "gpudash.cli.sweep_grid.check_grid"
     monkeypatch.setattr(check, lambda *asked: swept.append(asked))
-    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_, quiet: 0)
+    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
     assert swept[0] == swept[1]
 
 
 def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
-    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_, quiet: 0)
+    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_: 0)
     path = tmp_path / os.fsdecode(b"b\xe4r.csv")
     varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
     assert main(["sweep", "encdec", *varied, "--csv", str(path)]) == 0
@@ -269,29 +269,29 @@ def test_a_folder_without_permission_is_refused_at_the_beginning(tmp_path, monke
 # ── run ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_table_is_printed_and_written(tmp_path, capsys):
-    session, file = ScriptedSession(Worker(step_ms)), sweep_file(tmp_path)
-    markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
-    assert run(session, file=file, markdown=markdown, plot=plot) == 0
-    table = capsys.readouterr().out
+def test_the_table_is_printed_and_written(tmp_path, swept):
+    markdown, plot = tmp_path / "my table.md", tmp_path / "t.svg"
+    code, table, _ = swept(Worker(step_ms), "--markdown", markdown, "--plot", plot)
+    assert code == 0
     title = "encdec on NVIDIA H200: num_workers=2; 8 loader workers"
     assert table.startswith(f"{title}\nsamples/s, change")
     assert "400.0, +25.0 % [+25.0, +25.0] (host" in table.splitlines()[-1]
     text = markdown.read_text(encoding="utf-8")
     assert text.startswith(f"## {title}\n")
-    assert "`gpudash sweep encdec --vary pipelined=off,on --markdown 'my table.md'`" in text
+    assert f"`gpudash {' '.join(SWEEP)} --steps 3 " in text
+    assert f" --markdown '{markdown}' " in text
     assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
     blocks = [(turn, cell) for turn in range(2) for cell in range(4)]
     assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == blocks
 
 
-def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch):
+def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch, capsys):
     markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
     with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
         patched.setattr("sys.stdout", full)
-        with pytest.raises(OutputError, match="cannot write the output: the disk is full"):
-            run(ScriptedSession(Worker(step_ms)), markdown=markdown, plot=plot)
+        assert run(ScriptedSession(Worker(step_ms)), "--markdown", markdown, "--plot", plot) == 1
+    assert "gpudash: cannot write the output: the disk is full\n" in capsys.readouterr().err
     assert "25.0" in markdown.read_text(encoding="utf-8")
     assert plot.exists()
 
@@ -305,7 +305,7 @@ def unreadable(samples):
 def test_unreadable_samples_are_reported(tmp_path, capsys):
     """Another sample was decoded for each, which takes time in a step."""
     markdown = tmp_path / "t.md"
-    assert run(ScriptedSession(unreadable(1)), markdown=markdown) == 0
+    assert run(ScriptedSession(unreadable(1)), "--markdown", markdown) == 0
     assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
     assert markdown.read_text(encoding="utf-8").endswith(" |\n\n1 unreadable sample skipped\n")
     assert run(ScriptedSession(unreadable(0))) == 0
@@ -315,7 +315,7 @@ def test_unreadable_samples_are_reported(tmp_path, capsys):
 def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, swept):
     swept(unreadable(3), turns=35)
     assert described(tmp_path / "s.csv").skipped_samples == 3
-    code, table, _ = swept(unreadable(2), resume=True)
+    code, table, _ = swept(unreadable(2), "--resume")
     assert described(tmp_path / "s.csv").skipped_samples == 5
     assert (code, table.splitlines()[-1]) == (0, "5 unreadable samples skipped")
 
@@ -380,7 +380,7 @@ def test_cells_that_cannot_be_run_say_so_and_the_sweep_is_a_success(
 
 def test_a_sweep_without_a_possible_setting_is_refused_and_leaves_no_file(tmp_path, swept):
     worker = Worker(refuses=lambda settings: f"no batches of {settings['batch_size']}")
-    code, table, said = swept(worker, outputs={"markdown": tmp_path / "t.md"})
+    code, table, said = swept(worker, "--markdown", tmp_path / "t.md")
     assert (code, table) == (2, "")
     last = said.splitlines()[-1]
     assert last.startswith("gpudash: no setting could be run: no batches of ")
@@ -401,51 +401,37 @@ def test_a_sweep_ended_early_prints_what_it_has_and_is_finished_by_resume(
     assert (ended, "25.0" in table) == (code, True)
     assert f"{why} after {there} of 8 blocks; --resume finishes {csv}" in said
     finishes = Worker(step_ms)
-    assert swept(finishes, resume=True)[0] == 0
+    assert swept(finishes, "--resume")[0] == 0
     assert len(finishes.began) == 4  # the second round is measured anew, by the one process
     rows = read_rows(csv)
     assert len({(row.round, row.cell) for row in rows}) == len(rows) == 8
 
 
-WHOLE = ["sweep", "--device", "cpu", "--vary", "batch_size=8,16", "--vary", "pipelined=off,on"]
-WHOLE += ["--steps", "3", "--resume", "--csv"]
-
-
 @pytest.fixture
-def whole(tmp_path, capsys):
+def whole(tmp_path, swept):
     """A complete sweep: its file, and the printed table."""
-    assert run(ScriptedSession(unreadable(1)), file=sweep_file(tmp_path)) == 0
-    return tmp_path / "s.csv", capsys.readouterr().out
+    code, table, _ = swept(unreadable(1))
+    assert code == 0
+    return tmp_path / "s.csv", table
 
 
 def test_a_resumed_sweep_with_all_its_blocks_prints_its_table_and_trains_nothing(
-    whole, tmp_path, capsys, monkeypatch
+    whole, tmp_path, swept
 ):
     csv, table = whole
     before, beside = csv.read_bytes(), described(csv)
-    monkeypatch.setattr(
-        "gpudash.cli.headless.Session", lambda *a, **k: pytest.fail("it would train")
-    )
     markdown, plot = tmp_path / "t.md", tmp_path / "t.svg"
-    outputs = ["--markdown", str(markdown), "--plot", str(plot)]
-    assert main([*WHOLE, str(csv), "--rounds", "2", *outputs]) == 0
-    captured = capsys.readouterr()
-    assert captured.out == table
-    assert captured.err == f"{csv} has all 8 blocks; none is measured\n"
+    again = swept(None, "--resume", "--markdown", markdown, "--plot", plot)
+    assert again == (0, table, f"{csv} has all 8 blocks; none is measured\n")
     assert table.splitlines()[0] in markdown.read_text(encoding="utf-8")
     assert plot.exists()
     assert (csv.read_bytes(), described(csv)) == (before, beside)
 
 
-def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole, monkeypatch):
-    csv, _ = whole
-
-    def begin(*_plan, **_how):
-        raise InterruptedError
-
-    monkeypatch.setattr("gpudash.cli.headless.Session", begin)
-    with pytest.raises(InterruptedError):
-        main([*WHOLE, str(csv), "--rounds", "3"])
+def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole):
+    worker, (csv, _) = Worker(step_ms), whole
+    assert run(ScriptedSession(worker), "--resume", "--csv", csv, rounds=3) == 0
+    assert worker.began
 
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, swept):
@@ -455,23 +441,23 @@ def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, s
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     worker = Worker(step_ms)
-    code, table, said = swept(worker, resume=True)
+    code, table, said = swept(worker, "--resume")
     assert (code, table, worker.began) == (2, "", [])
     assert "was measured with NVIDIA A10G GPU-2; this is NVIDIA H200 GPU-1111" in said
     assert len(read_rows(tmp_path / "s.csv")) == 1
 
 
-def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(tmp_path, capsys, monkeypatch):
-    file, rows = sweep_file(tmp_path), []
+def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(swept, monkeypatch):
+    rows = []
 
-    def append(row):
+    def append(_file, row):
         rows.append(row)
         if len(rows) == 4:
             raise RecordingError("the disk is full")
 
-    monkeypatch.setattr(file, "append", append)
-    assert run(ScriptedSession(Worker(step_ms)), file=file, csv=tmp_path / "s.csv") == 1
-    table, said = capsys.readouterr()
+    monkeypatch.setattr(SweepFile, "append", append)
+    code, table, said = swept(Worker(step_ms))
+    assert code == 1
     assert "the disk is full after 4 of 8 blocks" in said
     assert "20.0" in table
 
@@ -548,9 +534,8 @@ def test_a_dry_run_prints_the_size_and_trains_nothing(tmp_path, monkeypatch, cap
     assert not list(tmp_path.iterdir())
 
 
-def test_a_finished_sweep_gives_its_table_as_data_again(whole, capsys):
+def test_a_finished_sweep_gives_its_table_as_data_again(whole, swept):
     csv, _ = whole
-    assert main([*WHOLE, str(csv), "--rounds", "2", "--json"]) == 0
-    printed = msgspec.json.decode(capsys.readouterr().out, type=Provenance)
+    printed = msgspec.json.decode(swept(None, "--resume", "--json")[1], type=Provenance)
     assert printed == described(csv)
     assert [len(printed.table), printed.device.name] == [4, DEVICE.name]

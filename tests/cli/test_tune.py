@@ -14,6 +14,7 @@ import pytest
 from gpudash.cli import tune_memory
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
+from gpudash.cli.measure import Ended
 from gpudash.cli.tune_trial import ANSWER_S, Tune, TuneReport, conclude, document, lines, progress
 from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError
@@ -24,6 +25,7 @@ from tests.recording.test_csv_format import FullDisk
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted
 from tests.waiting import done
+from workloads.levers import LeverError
 
 LEFT_OUT = (
     LeftOut(lever="seed", why="it changes the training itself: --levers tries it"),
@@ -51,9 +53,8 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
     begun = Tune(ScriptedSession(), None, Namespace())
     begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
     begun.circumstances = circumstances
-    snapshot = Snapshot(workload="encdec")
-    arguments = Namespace(**about | how)
-    return conclude(begun, snapshot, arguments, "it ended", interrupted=interrupted)
+    ended = Ended(Snapshot(workload="encdec"), interrupted)
+    return conclude(begun, Namespace(**about | how), ended)
 
 
 def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
@@ -63,10 +64,10 @@ def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
     late = msgspec.structs.replace(early, elapsed_s=2 * ANSWER_S)
     for snapshot in (early, late):
         news.on_snapshot(snapshot)
-        assert (begun.is_over(), begun.refusal) == (False, None)
+        assert not begun.is_over()
     news.on_snapshot(msgspec.structs.replace(late, levers_complete=True))
-    assert begun.is_over()
-    assert "unknown lever 'frozen_precision'" in str(begun.refusal)
+    with pytest.raises(LeverError, match="unknown lever 'frozen_precision'"):
+        begun.is_over()
 
 
 # ── what is printed ─────────────────────────────────────────────────────────────────────
@@ -209,27 +210,6 @@ def test_a_file_that_cannot_take_it_stays_as_it_is():
     with pytest.raises(RecordingError, match="the profile was not saved"):
         tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
     assert path.read_text() == "profiles = { a = { rate = 2 } }\n"
-
-
-# ── refusals ────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["encdec", "--levers", "piped"], "unknown lever 'piped'; valid: pipelined"),
-        (["encdec", "--levers", "precision,"], "--levers precision, is not valid"),
-        (["encdec", "--levers", "seed", "--set", "seed=1"], "lever seed is both set and tuned"),
-        (["encdec", "--save", "known"], "there is a profile of this name"),
-        (["--save", "fast", "--", "train.py"], "--save does not go with a command of yours"),
-        (["--levers", "piped", "--", "train.py"], "lever 'piped' is not valid; valid: num_workers"),
-        (["encdec", "--budget", "1"], "valid: a number from 5"),
-        *((["encdec", "--save", name], "letters, digits, - and _") for name in ("a b", "", "a.b")),
-    ],
-)
-def test_what_cannot_be_is_refused_before_anything_runs(words, why, refused):
-    Path("gpudash.toml").write_text("[profiles.known]\nrate = 2\n")
-    assert why in refused("tune", *words)
 
 
 # ── over a training ─────────────────────────────────────────────────────────────────────

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash.cli.main import main
 from tests.waiting import PATIENCE_S, done
 
 WHY = [sys.executable, "-m", "gpudash", "why", "--seconds", "2", "--prove"]
@@ -92,19 +91,6 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     assert any("try num_workers 1 → " in line for line in lines)
     line = TRAIN[: TRAIN.index("time.sleep(own_s)")].count("\n") + 1
     assert any(one.endswith(f"train.py:{line} augment") for one in lines)
-
-
-def test_a_workload_is_answered_and_ended(called_with_double, capsys):
-    assert main(["why", "encdec", "--device", "cpu", "--seconds", "1", "-q"]) == 0
-    assert capsys.readouterr().out.startswith("encdec: ")
-
-
-def test_a_script_without_a_step_has_no_answer(capfd):
-    Path("none.py").write_text("import sys; print(sys.argv)\n")
-    assert main(["why", "none.py", "--json", "of its own"]) == 1
-    printed, complaint = capfd.readouterr()
-    assert printed.endswith("none.py', '--json', 'of its own']\n")
-    assert "gpudash: no answer: no training step was seen" in complaint
 
 
 @pytest.mark.parametrize(

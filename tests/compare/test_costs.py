@@ -8,17 +8,16 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import ComparisonReport, conclude, of_instruments, run_ab
+from gpudash.cli.ab_trial import ComparisonReport, of_instruments
 from gpudash.cli.headless import cost_clause
 from gpudash.cli.tune_trial import document, lines
 from gpudash.cli.verbs import load
-from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.energy import money, of_a_million, saved_a_day
-from gpudash.errors import UsageError
+from gpudash.errors import Exit, UsageError
 from gpudash.snapshot import Snapshot
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.metered_worker import Metered
-from tests.scripted_session import ScriptedSession
+from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
 
 WOBBLE = (1.0, 1.002, 0.999, 1.001, 0.998)
@@ -35,9 +34,10 @@ def ended(ratio=1.25, *, price=None, energy=False, metered=True, as_json=False):
         return 50.0 * next(wobble) / (ratio if settings["pipelined"] == "on" else 1.0)
 
     worker = MeteredWorker(step_ms, power_w=lambda _: 300.0) if metered else Worker(step_ms)
-    question = Question(lever="pipelined", a="off", b="on", pairs=6, energy=energy)
-    arguments = Namespace(json=as_json, exit_code=False, quiet=True, price=price, card=None)
-    return conclude(run_ab(ScriptedSession(worker), Comparison(question), arguments), arguments)
+    asked = {"--energy": energy, "--json": as_json, f"--price={price}": price is not None}
+    words = (word for word, is_asked in asked.items() if is_asked)
+    compared = ("ab", "encdec", "--lever", "pipelined=off,on", "--pairs", "6", "-q", *words)
+    assert called(*compared, trains=[ScriptedSession(worker)]) == Exit.DONE
 
 
 # ── money ───────────────────────────────────────────────────────────────────────────────

@@ -7,13 +7,13 @@ from unittest import mock
 import msgspec
 import pytest
 
-from gpudash.cli import ab_trial as ab
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
+from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import SlowingShown
-from gpudash.snapshot import BlockShown, Snapshot
+from gpudash.snapshot import BlockShown
 from gpudash.tui.screens.chooser import Chooser
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
 from tests.tui.driving import dashboard, showing, still, strips_of
@@ -263,14 +263,9 @@ async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
 
 @pytest.mark.parametrize("workload", CATALOGUE)
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
-    asked = []
-    monkeypatch.setattr("gpudash.cli.headless.Session", lambda plan, **_: mock.Mock(plan=plan))
-
-    def run_ab(session, comparison, *_):
-        asked.append((session.plan, comparison))
-        return ab.Trial(None, Snapshot(), failed=0)
-
-    monkeypatch.setattr(ab, "run_ab", run_ab)
+    session = mock.Mock(failure=None, wait=mock.Mock(side_effect=[False, True]))
+    begun = mock.Mock(return_value=session)
+    monkeypatch.setattr("gpudash.cli.headless.Session", begun)
     entry = CATALOGUE[workload]
     others = resolve(entry.levers, {"batch_size": "16"})
     a = others.pop("pipelined")
@@ -278,8 +273,8 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
     command = control_of(changed(training(), workload=workload, comparison=shown)).ab.command(shown)
     words = shlex.split(command)
     assert words[:2] == ["gpudash", "ab"]
-    assert main(words[1:]) == 0
-    (plan, comparison) = asked[0]
+    assert main(words[1:]) == Exit.FAILED  # as it was never measured
+    (plan,), (comparison,) = begun.call_args.args, session.conduct.call_args.args
     assert plan.workload == workload
     assert resolve(entry.levers, plan.settings) == {**others, "pipelined": a}
     question = comparison.question

@@ -145,7 +145,7 @@ def asked_by(command):
     verb, arguments = parse(words)
     assert (program, verb.name) == ("gpudash", "ab")
     plan = make_plan(arguments)
-    return plan, two_values(CATALOGUE[plan.workload], arguments.lever), arguments.pairs
+    return plan, two_values(CATALOGUE[plan.workload].levers, arguments.lever), arguments.pairs
 
 
 def test_a_verdict_is_copied_as_a_command_that_asks_the_same():

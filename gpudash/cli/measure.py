@@ -1,0 +1,225 @@
+"""Run an experiment on a training, whichever it is: a workload, or the user's command.
+
+A command has the terminal, the streams and the signals until it is measured: it ends with that, and
+so does all it has started.
+"""
+
+import argparse
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, suppress
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from gpudash.cli.headless import Follower, News, exit_of, training_session
+from gpudash.cli.headless_script import HeadlessScript, in_shell, plan_of
+from gpudash.cli.plan import check_with_command, make_plan
+from gpudash.cli.stdout import complain
+from gpudash.errors import Exit, UsageError
+from gpudash.offers import check_for_script
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Failed
+from gpudash.run.guarded import Guarded
+from gpudash.run.guardian import HAS_BEEN_ASKED
+from gpudash.run.session import Session
+from gpudash.run.user_command import UserCommand, understand
+from gpudash.snapshot import ENDED, Snapshot, silence
+from workloads import find_workload
+from workloads.levers import Lever, LeverError, find
+
+PATIENCE_S = 60.0
+"""Seconds to wait for a step."""
+
+
+class Course(ABC):
+    """What a verb does with a training, one thing after the other, until enough is known."""
+
+    patience_s = inf
+    """How long a step may take."""
+
+    def __init__(self, session: Session, news: News) -> None:
+        self.session, self.news = session, news
+        self.doing = "warming up"
+        self.failure = ""
+        """Why something was not found, as a clause."""
+        self.is_done = False
+        self._stages = self.stages()
+
+    @property
+    def has_levers(self) -> bool:
+        """Whether it is known which the training has."""
+        # another rank may start before the one that offers them
+        return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
+
+    @abstractmethod
+    def stages(self) -> Iterator[bool]:
+        """Yield False to wait. Raise UsageError or LeverError for what the training has not."""
+
+    def is_over(self) -> bool:
+        """Do what comes next; return whether the training may end."""
+        if (self.news.snapshot.quiet_s or 0.0) > self.patience_s:
+            no_step = f"no step has ended for {self.patience_s:.0f} s"
+            self.failure = f"{no_step}; gpudash doctor may tell why"
+        self.is_done = self.failure != "" or next(self._stages, True)
+        return self.is_done
+
+    def line(self, snapshot: Snapshot) -> str:
+        if snapshot.state in ENDED:
+            return ""
+        return ", ".join([f"{snapshot.workload}: {self.now(snapshot)}", *silence(snapshot)])
+
+    def now(self, snapshot: Snapshot) -> str:
+        """Return what it does at this moment."""
+        return self.doing if snapshot.state == "training" else snapshot.status
+
+    def profile(self, steps: int, path: Path) -> Iterator[bool]:
+        if "profile" not in self.news.snapshot.can:
+            self.failure = "this training cannot be profiled"
+            return
+        self.doing = f"profiling {steps} steps"
+        asked = self.session.profile(steps, path)
+        while self.news.snapshot.last_command < asked or self.news.snapshot.profiling:
+            yield False
+        self.failure = self.news.snapshot.profile_refusal
+
+
+AnyCourse = TypeVar("AnyCourse", bound=Course)
+
+
+class Ended(NamedTuple):
+    """How a measured training ended."""
+
+    snapshot: Snapshot = Snapshot()
+    """The newest of the training."""
+    interrupted: bool = False
+    why: str = "the training ended"
+    """Why there was no more, as a clause."""
+    failed: int | None = None
+    """The exit code of one that failed by itself."""
+    failure: Failed | None = None
+    """The session's."""
+    is_ours: bool = True
+    """Whether it is a workload, whose failure needs no more words."""
+
+    def without(
+        self, what: str, known: str | None = "", code: int = Exit.FAILED, *, start: str = ""
+    ) -> int:
+        """Say why there is no `what`, which may be `known` with its exit code; return the code."""
+        if self.failed is not None and self.is_ours:
+            complain(f"gpudash: {self.why}{start and f'; that was {start}'}")
+            return self.failed
+        why = known if known and self.failed is None else self.why
+        where = start and f" in {start}"
+        complain(f"gpudash: no {what}{where}: {'interrupted' if self.interrupted else why}")
+        if self.interrupted:
+            return Exit.INTERRUPTED
+        return code if self.failed is None else self.failed
+
+
+class AskedTraining(NamedTuple):
+    """What a command line asks to measure; nothing of it has begun."""
+
+    plan: Plan
+    command: UserCommand | None = None
+
+    @property
+    def levers(self) -> tuple[Lever, ...] | None:
+        """None: a command has to train before its levers are known."""
+        return find_workload(self.plan.workload).levers if self.command is None else None
+
+
+def training_of(
+    arguments: argparse.Namespace, moved: Collection[str] = (), doing: str = ""
+) -> AskedTraining:
+    """Raise UsageError or LeverError, also for a lever to be `moved` that cannot be there."""
+    if arguments.user_command:
+        check_with_command(arguments)
+        for name in moved:
+            check_for_script(name)
+        command = understand(arguments.user_command)
+        return AskedTraining(plan_of(command), command)
+    plan = make_plan(arguments, moved)
+    for name in moved:
+        if find(find_workload(plan.workload).levers, name).name in plan.settings:
+            raise UsageError(f"lever {name} is both set and {doing}; valid: one of the two")
+    return AskedTraining(plan)
+
+
+def measure(
+    training: AskedTraining,
+    arguments: argparse.Namespace,
+    begin: Callable[[Session, News], AnyCourse],
+) -> tuple[AnyCourse, Ended]:
+    """Start the training; have it end once the course is over. Raises what the course raises."""
+    measured = _measured(training, arguments)
+    refusals = list[Exception]()
+
+    def is_over() -> bool:
+        try:
+            return course.is_over()
+        except (UsageError, LeverError) as error:
+            refusals.append(error)
+            return True
+
+    with measured.session(arguments) as session:
+        course = begin(session, measured.news)
+        measured.follow(session, course.line, is_over)
+        ended = measured.ended(session.failure)
+    if refusals:
+        raise refusals[0]
+    return course, ended
+
+
+def _measured(training: AskedTraining, arguments: argparse.Namespace) -> "_Workload | _Command":
+    if training.command is None:
+        return _Workload(training.plan, quiet=arguments.quiet)
+    return _Command(training.command, quiet=arguments.quiet, output_to_stderr=arguments.json)
+
+
+class _Workload(Follower):
+    def __init__(self, plan: Plan, *, quiet: bool) -> None:
+        super().__init__(quiet=quiet)
+        self._plan = plan
+
+    def session(self, arguments: argparse.Namespace) -> AbstractContextManager[Session]:
+        return training_session(arguments, self._plan)
+
+    def ended(self, failure: Failed | None) -> Ended:
+        ended = Ended(self.news.snapshot, self.interrupted)
+        if failure is None:
+            return ended
+        return ended._replace(why=failure.sentence, failed=exit_of(failure), failure=failure)
+
+
+class _Command(HeadlessScript):
+    def __init__(self, command: UserCommand, *, quiet: bool, output_to_stderr: bool) -> None:
+        super().__init__(command, quiet=quiet)
+        self._output_to_stderr = output_to_stderr
+        self._was_stopped = False
+
+    def _begin(self) -> Guarded:
+        return Guarded(self._command, self._place, output_to_stderr=self._output_to_stderr)
+
+    def _end(self, session: Session) -> None:
+        assert self._child
+        if self.interrupted:
+            self._child.signal(HAS_BEEN_ASKED)
+            return
+        with suppress(OSError):  # it has ended by itself
+            self._place.end()
+        session.stop()
+        self._was_stopped = True
+
+    def ended(self, failure: Failed | None) -> Ended:
+        assert self.source
+        code = self.source.exit_code
+        has_failed = bool(code) and not (self._was_stopped or self.interrupted)
+        return Ended(
+            self.news.snapshot,
+            self.interrupted,
+            self.source.how_it_ended() if has_failed else self.source.why_no_more(),
+            in_shell(code) if code and has_failed else None,
+            failure,
+            is_ours=False,
+        )
