@@ -513,7 +513,7 @@ def attached_to(monkeypatch):
             ("gpudash.cli.attach.choose", run),
             ("gpudash.cli.stdout.on_terminal", True),
             ("gpudash.cli.run_command.listen", None),
-            ("gpudash.run.job.Job", SimpleNamespace(**script, **how)),
+            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, **how)),
             ("gpudash.cli.dashboard.show", left),
         ):
             monkeypatch.setattr(place, lambda *_, _value=value, **__: _value)
