@@ -20,6 +20,7 @@ from gpudash.protocol.training import (
     Failed,
     LeverOffer,
     Phase,
+    StartStage,
     TrainingProcess,
 )
 
@@ -227,6 +228,8 @@ class Training(Run, kw_only=True):
     """One line about what was found in a user's script; empty for a workload."""
     levers: tuple[LeverOffer, ...] = ()
     """The levers of a user's script, including those that it refuses to change."""
+    awaits: StartStage = "process"
+    """What comes next before the first step."""
     levers_complete: bool = True
     """False while other levers of the script may follow."""
     settings: Settings = msgspec.field(default_factory=dict)
@@ -321,7 +324,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
         return None if cores is None else round(cores)
 
 
-def is_script(snapshot: Snapshot) -> bool:
+def runs_on(snapshot: Snapshot) -> bool:
+    """Whether the training is the user's own: it goes on without gpudash."""
     return "leave" in snapshot.can
 
 

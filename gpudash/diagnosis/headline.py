@@ -14,7 +14,7 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.answer import Answer, Lane, Try
 from gpudash.ranks import hangs
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script, silence
+from gpudash.snapshot import ENDED, Snapshot, aside, runs_on, silence
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
@@ -162,7 +162,7 @@ def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
 def _end(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.state == "failed":
         yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
-    if is_script(snapshot) and not snapshot.total_steps:
+    if runs_on(snapshot) and not snapshot.total_steps:
         yield "no training step was seen"
 
 

@@ -40,10 +40,16 @@ class Note(Record, frozen=True, kw_only=True):
     """One sentence."""
 
 
+StartStage: TypeAlias = Literal["process", "torch", "model", "step"]
+
+
 class Status(Record, frozen=True, kw_only=True):
-    """What the worker does before it trains, as a sentence for the user."""
+    """What a training does before its first step."""
 
     text: str
+    """One sentence for the user."""
+    awaits: StartStage = "process"
+    """What has to come next."""
 
 
 class Device(Record, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from gpudash.protocol.training import (
     Offered,
     Printed,
     Progress,
+    StartStage,
     State,
     Status,
     TrainingProcess,
@@ -145,7 +146,11 @@ class TrainingJob(Source):
         self._failed_why = ""
         self._failures: list[tuple[int, State]] = []  # each with its rank
         self._is_closed = False
-        self._waiting: list[Event] = [Hello(can=can), Status(text=f"starting {name}")]
+        awaits: StartStage = "process" if self.is_ours else "torch"
+        self._waiting: list[Event] = [
+            Hello(can=can),
+            Status(text=f"starting {name}", awaits=awaits),
+        ]
         if self.prints_to:
             lines = (f"gpudash: {name} prints elsewhere, to", self.prints_to)  # it may be long
             self._waiting.append(Printed(lines=lines))
@@ -305,7 +310,8 @@ class TrainingJob(Source):
             status = f"{self.name} runs; {NO_HOOKS.get(mark, 'torch is not imported so far')}"
         if status != self._status:
             self._status = status
-            self._waiting.append(Status(text=status))
+            awaits: StartStage = "step" if mark == "torch" else "torch"
+            self._waiting.append(Status(text=status, awaits=awaits))
 
     def _stop(self) -> None:
         number = self._held.stops[min(self._stops, len(self._held.stops) - 1)]

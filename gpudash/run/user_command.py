@@ -16,7 +16,7 @@ from gpudash.errors import UsageError
 from gpudash.format import plain
 from workloads.nearest import script_like
 from workloads.needs import missing
-from workloads.own.names import is_script
+from workloads.own.names import names_a_script
 
 INJECTED = Path(gpudash.__file__).parent / "inject"
 """Holds the `sitecustomize` that finds the training in whatever Python the command starts."""
@@ -37,7 +37,7 @@ class UserCommand(NamedTuple):
 
 
 def begins_command(word: str) -> bool:
-    return is_script(word) or INTERPRETER.fullmatch(word) is not None
+    return names_a_script(word) or INTERPRETER.fullmatch(word) is not None
 
 
 def understand(words: Sequence[str], python: str | None = None) -> UserCommand:

@@ -9,7 +9,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.offers import refusal
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, aside, is_script
+from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
 
 RECORDED = "a recording is shown"
 INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
@@ -114,7 +114,7 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
-    reason = _why_not_of_script(ability, snapshot) if is_script(snapshot) else None
+    reason = _why_not_of_script(ability, snapshot) if runs_on(snapshot) else None
     if reason is not None or ability in snapshot.can:
         return reason
     return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
@@ -138,7 +138,7 @@ def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
 def no_new_row(snapshot: Snapshot) -> str | None:
     if snapshot.state not in ENDED:
         return None
-    ended = fmt.plain(snapshot.workload) if is_script(snapshot) else "the training"
+    ended = fmt.plain(snapshot.workload) if runs_on(snapshot) else "the training"
     return f"{ended} has ended: a new row would stay empty"
 
 

@@ -15,7 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, is_script
+from gpudash.snapshot import ENDED, Snapshot, runs_on
 from gpudash.tui.keys import is_pausing, key_for, why_not
 
 if TYPE_CHECKING:  # the first frame does not wait for them
@@ -100,7 +100,7 @@ class RunState:
     @property
     def leavable(self) -> bool:
         """Whether a user's script runs, which does not end with the dashboard."""
-        return self.alive and is_script(self.snapshot)
+        return self.alive and runs_on(self.snapshot)
 
     @property
     def pausing(self) -> bool:

@@ -297,7 +297,7 @@ class LiveView:
     def _fold_training(self, item: Event) -> None:
         match item:
             case Status():
-                self._progress_of_start = item.text
+                self._progress_of_start, self._known.awaits = item.text, item.awaits
             case CodeLines():
                 self._known.code = item
             case Rehearsed():

@@ -84,7 +84,7 @@ def work(
     training = None
     try:
         events.send(Hello(pid=os.getpid()))
-        events.send(Status(text="loading torch"))
+        events.send(Status(text="loading torch", awaits="torch"))
         training, process = build(plan, events)
         train(training, plan, StateSender(ready(training, plan, process), events.send))
     except ParentGone:
@@ -130,7 +130,8 @@ def build_rank(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProce
 
     processes.check_gpus(plan.device, plan.nproc)
     device, entry = processes.pick_device(plan.device), find(plan.workload)
-    events.send(Status(text=f"waiting for the other {plan.nproc - 1} processes"))
+    waits = f"waiting for the other {plan.nproc - 1} processes"
+    events.send(Status(text=waits, awaits="model"))
     joined = processes.join(device)
     described = announce(plan, device, events)
     hook_loaders()
@@ -151,7 +152,8 @@ def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
     from gpudash.instrument.device import describe_device  # noqa: PLC0415  # imports torch
 
     described = describe_device(device)
-    events.send(Status(text=f"building {plan.workload} on {described.name}"))
+    builds = f"building {plan.workload} on {described.name}"
+    events.send(Status(text=builds, awaits="model"))
     return described
 
 

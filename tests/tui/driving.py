@@ -12,7 +12,7 @@ from textual.strip import Strip
 
 from gpudash.diagnosis.answer import Answers
 from gpudash.protocol.commands import Plan
-from gpudash.snapshot import Snapshot, is_script
+from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.app import Dashboard
 from gpudash.tui.panels import View
 from tests.tui.fake_engine import FakeEngine, answered, training
@@ -176,7 +176,7 @@ async def dashboard(
 
     A contained failure fails the test too, unless `fails` expects one.
     """
-    of = snapshot.workload if snapshot is not None and is_script(snapshot) else "encdec"
+    of = snapshot.workload if snapshot is not None and runs_on(snapshot) else "encdec"
     engine = engine or FakeEngine(Plan(workload=of, settings={}))
     app = Dashboard(lambda: engine, engine.plan, **{"rate_hz": 1000.0, **options})
     if fails:

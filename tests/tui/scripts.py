@@ -136,7 +136,14 @@ def training(**changes: object) -> Snapshot:
 
 def starting(status: str = "starting train.py") -> Snapshot:
     """The script has been started, and has not trained yet."""
-    return Snapshot(can=CAN, status=status, workload="train.py", elapsed_s=2.4, worker_pid=4242)
+    return Snapshot(
+        can=CAN,
+        status=status,
+        awaits="torch",
+        workload="train.py",
+        elapsed_s=2.4,
+        worker_pid=4242,
+    )
 
 
 def ended(**changes: object) -> Snapshot:

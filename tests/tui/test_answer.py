@@ -35,7 +35,7 @@ JOBS = OtherJobs(
     busiest=(Job(pid=42, name="stress", cores=0.9), Job(pid=43, name="train.py", cores=0.3)),
 )
 CROWDED = {"core_wait_pct": 48.0, "cpu_pct": 180.0}
-STARTING = Snapshot(status="loading torch", elapsed_s=1.9, workload="encdec")
+STARTING = Snapshot(status="loading torch", awaits="torch", elapsed_s=1.9, workload="encdec")
 
 
 class Alone(App[None]):
@@ -173,7 +173,7 @@ def test_while_measuring_the_strip_names_the_row_and_the_last_answer():
     [
         (Snapshot(), "worker"),
         (STARTING, "torch"),
-        (changed(STARTING, status="building encdec on NVIDIA H200"), "model"),
+        (changed(STARTING, awaits="model"), "model"),
         (changed(STARTING, state="training", status="training"), "first step"),
     ],
 )

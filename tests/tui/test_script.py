@@ -55,7 +55,8 @@ async def test_what_a_script_is_called_is_no_markup_in_the_palette(d):
 def test_before_the_first_step_the_screen_says_what_it_waits_for():
     d = still(snapshot=scripts.starting("train.py runs; torch is not imported so far"))
     assert "◌ torch" in d.text()
-    d.show(scripts.starting("torch is imported; no training step so far"))
+    imported = scripts.starting("torch is imported; no training step so far")
+    d.show(changed(imported, awaits="step"))
     for said in ("levers are known from the first", "✓ torch", "torch is imported; no training"):
         assert said in d.text()
 

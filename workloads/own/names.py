@@ -52,7 +52,7 @@ def defines_workload(text: bytes) -> bool:
     return False
 
 
-def is_script(name: str) -> bool:
+def names_a_script(name: str) -> bool:
     """Return whether the name is that of a Python script: of a file that defines no workload."""
     if not name.endswith(".py"):
         return False

@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import INTERRUPTED, Headline
 from gpudash.protocol.answer import Lane, Part, Try
-from gpudash.snapshot import Snapshot, is_script
+from gpudash.protocol.training import StartStage
+from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.cells import Parts, width_of
 from gpudash.tui.charts.axes import TimeView
@@ -47,9 +48,18 @@ LEAST_BAR = 10
 """Fewest columns of a lane with text beside it."""
 EDGE, IDLE = "▏", "·"
 """An edge begins each part and ends a lane, so that parts are distinct without colour too."""
-STAGES = ("worker", "torch", "model", "first step")
+STAGES: Mapping[StartStage, str] = {
+    "process": "worker",
+    "torch": "torch",
+    "model": "model",
+    "step": "first step",
+}
 """The stages of a start, in order."""
-OF_SCRIPT = ("started", "torch", "first training step")
+OF_SCRIPT: Mapping[StartStage, str] = {
+    "process": "started",
+    "torch": "torch",
+    "step": "first training step",
+}
 """The stages of a user's script."""
 
 
@@ -259,20 +269,20 @@ def _padding(snapshot: Snapshot) -> str:
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the stages of a start: done, present with its time so far, and to come."""
-    stages = OF_SCRIPT if is_script(snapshot) else STAGES
-    now = stages.index(_stage(snapshot))
+    stages = OF_SCRIPT if runs_on(snapshot) else STAGES
+    now = [*stages].index(snapshot.awaits if snapshot.state == "starting" else "step")
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
     waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
     return tuple(
         f"{'✓' if index < now else '◌' if index == now else '·'} {name}"
         f"{waited if index == now else ''}"
-        for index, name in enumerate(stages)
+        for index, name in enumerate(stages.values())
     )
 
 
 def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     """Return lines of clauses: what can be done before the first step, and requested levers."""
-    if is_script(snapshot):
+    if runs_on(snapshot):
         script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
         return (as_it_is,), ("levers are known from the first training step on", every)
@@ -284,16 +294,6 @@ def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
         keys = tuple(f"{key_for(action)} {what}" for action, what in does.items())
         hints = [(early,), keys, *hints]
     return tuple(hints)
-
-
-def _stage(snapshot: Snapshot) -> str:
-    status = snapshot.status
-    if is_script(snapshot):
-        waits = snapshot.state == "starting" and "torch is imported" not in status
-        return OF_SCRIPT[1] if waits else OF_SCRIPT[2]
-    if snapshot.state != "starting":
-        return "first step"
-    return "torch" if "torch" in status else "model" if "building" in status else "worker"
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:
