@@ -309,7 +309,7 @@ def starting() -> Snapshot:
     """The worker imports torch."""
     return Snapshot(
         state="starting",
-        awaits="model",
+        awaits="torch",
         status="importing torch",
         elapsed_s=2.4,
         workload="encdec",
