@@ -1,18 +1,13 @@
-"""The levers of a training; conversion between one and the `LeverOffer` that describes it."""
+"""What a screen or a command line asks of the levers of a training: names, values, refusals."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.format import ABSENT
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.training import SCRIPT, LeverOffer
-from workloads import CATALOGUE
-from workloads.levers import MOST_DIGITS, Choice, Count, Lever, Switch
-from workloads.nearest import not_valid
+from gpudash.protocol.training import SCRIPT, SWITCH, Lever
+from workloads.levers import LeverError
+from workloads.nearest import did_you_mean, not_valid, unknown
 
-SWITCH = ("off", "on")
 OF_MODELS: Mapping[str, tuple[str, ...]] = {
     "precision": ("fp32", "cudnn_tf32", "bf16", "fp16", "tf32"),
     "channels_last": SWITCH,
@@ -35,46 +30,24 @@ before it starts. Which of them this script has it says once it trains."""
 OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
 """Levers that change what is trained, not how fast: proposed after all others, and tuned only if
 the user names them."""
-ABOUT = ("name", "summary", "source", "effect", "needs_gpu", "numerics")
-"""What a lever and its offer say alike."""
 
 
-def offer_of(lever: Lever) -> LeverOffer:
-    about: dict[str, Any] = {name: getattr(lever, name) for name in ABOUT}
-    about["default"] = lever.default_text
-    about["helps"] = tuple(lever.helps.items())
-    about["waits"] = tuple(tuple(one.items()) for one in lever.waits)
-    if isinstance(lever, Switch):
-        return LeverOffer(kind="switch", **about)
-    if isinstance(lever, Count):
-        about |= {"minimum": lever.minimum, "maximum": lever.maximum, "bound": lever.bound}
-        return LeverOffer(kind="count", **about)
-    return LeverOffer(kind="choice", choices=lever.values, **about)
+def find(levers: Iterable[Lever], name: str) -> Lever:
+    """Return the lever called `name`. Raises LeverError, listing the valid names."""
+    known = {lever.name: lever for lever in levers}
+    if name not in known:
+        raise LeverError(unknown("lever", name, known))
+    return known[name]
 
 
-def lever_of(offer: LeverOffer) -> Lever:
-    about: dict[str, Any] = {name: getattr(offer, name) for name in ABOUT}
-    about["helps"], about["waits"] = dict(offer.helps), tuple(map(dict, offer.waits))
-    if offer.kind == "switch":
-        return Switch(default=offer.default == "on", **about)
-    if offer.kind == "count" and offer.default.isdecimal() and len(offer.default) <= MOST_DIGITS:
-        about |= {"minimum": offer.minimum, "maximum": offer.maximum, "bound": offer.bound}
-        return Count(default=int(offer.default), **about)
-    return Choice(default=offer.default or ABSENT, choices=offer.choices, **about)
-
-
-def levers_of(
-    workload: str, settings: Mapping[str, str], offers: tuple[LeverOffer, ...] = ()
-) -> tuple[Lever, ...]:
-    """Without offers, take those of a workload of the catalogue."""
-    entry = CATALOGUE.get(workload)
-    return _offered(offers) or (entry.levers_with(settings) if entry else ())
-
-
-@lru_cache(maxsize=2)
-def _offered(offers: tuple[LeverOffer, ...]) -> tuple[Lever, ...]:
-    """Return the same objects for the same offers, to avoid repainting."""
-    return tuple(map(lever_of, offers))
+def canonical(lever: Lever, text: str) -> str:
+    """Return a value in its one spelling. Raises LeverError, listing the valid ones."""
+    try:
+        return lever.canonical(text)
+    except ValueError:
+        hint = did_you_mean(text, lever.values)
+        valid = f"valid: {lever.valid}{hint}"
+        raise LeverError(f"lever {lever.name}: {text!r} is not valid; {valid}") from None
 
 
 NO_FROZEN = "no step has called a model without an optimizer"
@@ -98,8 +71,16 @@ def of_driver(gpu: GpuReading | None) -> tuple[Lever, ...]:
 
 
 def _of_root(name: str, value: str, summary: str) -> Lever:
-    about = {"name": name, "summary": f"{summary} It {NEEDS_ROOT[name]}", "source": "NVML"}
-    return Choice(default=value, choices=(value,), effect="next step", needs_gpu=True, **about)
+    return Lever(
+        name=name,
+        kind="choice",
+        default=value,
+        choices=(value,),
+        summary=f"{summary} It {NEEDS_ROOT[name]}",
+        source="NVML",
+        needs_gpu=True,
+        refusal=NEEDS_ROOT[name],
+    )
 
 
 def check_for_script(name: str, values: Iterable[str] = ()) -> None:
@@ -120,11 +101,11 @@ def check_for_script(name: str, values: Iterable[str] = ()) -> None:
             )
 
 
-def refusal(name: str, offers: Iterable[LeverOffer]) -> str | None:
-    """Return a clause, or None: without offers, a workload of the catalogue refuses by itself."""
+def refusal(name: str, levers: Iterable[Lever]) -> str | None:
+    """Return why a script's lever cannot be moved, as a clause; None without any levers."""
     if name in NEEDS_ROOT:
         return NEEDS_ROOT[name]
-    of_name = {offer.name: offer for offer in offers}
+    of_name = {lever.name: lever for lever in levers}
     if not of_name:
         return None
     if name not in of_name:

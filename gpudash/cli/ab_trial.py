@@ -19,10 +19,10 @@ from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.offers import OF_FROZEN, check_for_script, lever_of, refusal
+from gpudash.offers import OF_FROZEN, canonical, check_for_script, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
-from gpudash.protocol.training import SCRIPT, LeverOffer
+from gpudash.protocol.training import SCRIPT, Lever
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence, unreadable
@@ -267,13 +267,13 @@ class _OfferedComparison:
         is_done = self.comparison is not None and self.comparison.done
         return is_done or self.refusal is not None
 
-    def _begin(self, offers: Iterable[LeverOffer]) -> None:
+    def _begin(self, offers: Iterable[Lever]) -> None:
         question = _question_of(self._arguments, offers)
         self.comparison = Comparison(self._start.asks(question))
         self._session.conduct(self.comparison)
 
 
-def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
+def _question_of(arguments: argparse.Namespace, offers: Iterable[Lever]) -> Question:
     """Raise UsageError or LeverError if the lever cannot be moved."""
     question = of_instruments(arguments)
     if arguments.no_instruments:
@@ -282,7 +282,7 @@ def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) ->
     return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
 
 
-def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
+def _sides(text: str, offers: dict[str, Lever]) -> tuple[str, str, str, bool]:
     """Return lever, A, B, and whether each value needs a short run of its own."""
     name, _, values = text.partition("=")
     if name not in offers and name not in OF_FROZEN:
@@ -295,8 +295,7 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
         if value in values.split(","):
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
     a, b = (
-        offer.default if value == SCRIPT else lever_of(offer).canonical(value)
-        for value in values.split(",")
+        offer.default if value == SCRIPT else canonical(offer, value) for value in values.split(",")
     )
     if a == b:
         raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")

@@ -106,7 +106,7 @@ class Why:
     def _rehearse(self) -> Iterator[bool]:
         """Time the levers that no model foretells, on one batch."""
         news, self._doing = self._news, "rehearsing levers"
-        if news.snapshot.levers:  # those of a workload have a range without it
+        if news.snapshot.found:  # levers of a workload have a range without it
             self._session.rehearse()
             while news.snapshot.rehearsed is None:
                 yield False

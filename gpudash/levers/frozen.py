@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..protocol.records import Settings, replace
-from ..protocol.training import LeverOffer
+from ..protocol.training import Lever
 from .offers import Computing
 from .training_objects import Call, TrainingObjects, modules_of
 
@@ -23,7 +23,7 @@ class FrozenLevers:
         self._family.update(found._replace(roots=found.frozen, optimizer_refs=()))
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return tuple(map(_renamed, self._family.offers)) if self._is_there else ()
 
     @property
@@ -42,7 +42,7 @@ class FrozenLevers:
         return self._family.around()
 
 
-def _renamed(offer: LeverOffer) -> LeverOffer:
+def _renamed(offer: Lever) -> Lever:
     choices, impossible = offer.choices, dict(offer.impossible)
     if "tf32" in choices and offer.default != "tf32":
         choices = tuple(one for one in choices if one != "tf32")

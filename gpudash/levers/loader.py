@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..instrument.guard import is_from_handler
 from ..protocol.records import Settings
-from ..protocol.training import LeverKind, LeverOffer
+from ..protocol.training import Lever, LeverKind
 from ..training.commanded import Refusal
 from .handover import (
     Handovers,
@@ -153,7 +153,7 @@ class LoaderLevers:
         self._device = found.device
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return tuple(self._offer(name) for name in SUMMARIES)
 
     @property
@@ -211,7 +211,7 @@ class LoaderLevers:
     def _loader(self) -> DataLoader[Any] | None:
         return self._feed.loader() if self._feed else None
 
-    def _offer(self, name: str) -> LeverOffer:
+    def _offer(self, name: str) -> Lever:
         summary = SUMMARIES[name]
         default = self._own.settings[name] if self._own else UNKNOWN
         why = self._refusal(name)
@@ -221,7 +221,7 @@ class LoaderLevers:
         is_full = KINDS[name] == "count" and most < MOST
         needs = _why_workers(self._loader()) if name == "num_workers" else ""
         full = f"{PLACE} has no room for more batches" if is_full else ""
-        return LeverOffer(
+        return Lever(
             name=name,
             kind=KINDS[name],
             default=default,
@@ -300,7 +300,7 @@ def _most_ahead(loader: _LoaderSettings | None) -> int:
     return 0 if loader is None else loader.num_workers * loader.prefetch_factor
 
 
-def batch_size(feed: Feed | None) -> LeverOffer:
+def batch_size(feed: Feed | None) -> Lever:
     loader: Any = feed.loader() if feed else None
     owners = (loader, getattr(loader, "batch_sampler", None))
     sizes = (getattr(one, "batch_size", None) for one in owners)

@@ -24,10 +24,10 @@ from msgspec.structs import replace
 
 from gpudash.errors import WorkerError
 from gpudash.format import plain, signal_name
-from gpudash.offers import lever_of
 from gpudash.protocol.commands import AnyCommand, Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Described, Description, State
+from gpudash.reference_workloads import from_record
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive
@@ -61,7 +61,7 @@ def find(name: str) -> Entry:
             name=name,
             summary=plain(description.summary),
             source=description.source,
-            levers=tuple(map(lever_of, description.levers)),
+            levers=tuple(map(from_record, description.levers)),
             module="workloads.own.adapter",
             on_cpu=description.on_cpu,
         )

@@ -15,7 +15,7 @@ from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
 from gpudash.tui.keys import PROFILED_STEPS, key_for, no_new_row, why_not
 from gpudash.tui.lever_control import LeverControl
-from gpudash.tui.run_state import Quiet, Request, RunState
+from gpudash.tui.run_state import Quiet, Request, RunState, of_plan
 from workloads import find_workload
 
 if TYPE_CHECKING:  # the first frame does not wait for them
@@ -63,11 +63,8 @@ class Control(RunState):
         try:
             self.engine.start(listener)
         except GpudashError as error:
-            self.snapshot = Snapshot(
-                state="failed",
-                status=str(error),
-                workload=self.plan.workload,
-                settings=self.plan.settings,
+            self.snapshot = msgspec.structs.replace(
+                of_plan(self.plan), state="failed", status=str(error), settings=self.plan.settings
             )
             raise
         self.begun = True

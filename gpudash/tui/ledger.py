@@ -13,7 +13,6 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.change_axis import ChangeInterval
 from gpudash.tui.lever_values import LeverRow
-from workloads.levers import Switch
 
 NO_DIFFERENCE = "no difference"
 
@@ -106,7 +105,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
         return _proposed(row, proposed)
     if _is_idle(row, settings):
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state="no loader here")
-    after = row.lever.step(row.value, 1) if isinstance(row.lever, Switch) else ""
+    after = row.lever.step(row.value, 1) if row.lever.kind == "switch" else ""
     standing, worth, state = Standing.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
     if name in answer.minor:
         standing, worth, state = Standing.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"

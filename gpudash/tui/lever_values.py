@@ -6,8 +6,8 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.forecast import Forecast, Need, forecast
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
-from workloads.levers import Lever
 
 STEPS_DOWN, STEPS_UP = 2, 4
 """Number of neighbouring values offered for a number."""

@@ -15,6 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.protocol.training import Ability
+from gpudash.reference_workloads import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, is_script
 from gpudash.tui.keys import is_pausing, key_for, why_not
 
@@ -33,6 +34,12 @@ class Request(NamedTuple, Generic[WishT]):
     wish: WishT
 
 
+def of_plan(plan: Plan) -> Snapshot:
+    """Return what is known before a start."""
+    levers = reference_levers(plan.workload, plan.settings)
+    return Snapshot(workload=plan.workload, levers=levers)
+
+
 class RunState:
     """The engine, the newest snapshot, and the requests since."""
 
@@ -42,7 +49,7 @@ class RunState:
         self._open_engine = open_engine
         self.plan = plan
         """The plan of the last start, or of the first one to come."""
-        self.snapshot = Snapshot(workload=plan.workload)
+        self.snapshot = of_plan(plan)
         if player is not None:
             self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
         self.begun = False

@@ -9,8 +9,8 @@ import sys
 import msgspec
 
 from gpudash.imports import without_collecting
-from gpudash.offers import offer_of
 from gpudash.protocol.training import Described, Description, Unfit
+from gpudash.reference_workloads import record_of
 from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.own.loading import find
@@ -26,7 +26,7 @@ def describe(name: str) -> Description:
         summary=entry.summary,
         source=entry.source,
         on_cpu=dict(entry.on_cpu),
-        levers=tuple(map(offer_of, entry.levers)),
+        levers=tuple(map(record_of, entry.levers)),
     )
 
 

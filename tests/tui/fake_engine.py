@@ -20,6 +20,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, Phase
+from gpudash.reference_workloads import reference_levers
 from gpudash.snapshot import (
     Listener,
     Marker,
@@ -124,7 +125,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
     """A run in full swing."""
     on_cpu: dict[str, Any] = {"values": {"host_ms": 2.1, "cpu_pct": 380.0}}
     device = {} if on_gpu else on_cpu
-    return Snapshot(
+    snapshot = Snapshot(
         state="training",
         status="training",
         elapsed_s=ticks * 0.5 + moved,
@@ -153,6 +154,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
             result(2, "pipelined=on", 295.7 + math.sin(moved), live=True, **device),
         ),
     )
+    return referred(snapshot)
 
 
 def gpu_sample(**values: float | str) -> GpuReading:
@@ -175,10 +177,19 @@ def gpu_sample(**values: float | str) -> GpuReading:
     return GpuReading(at_s=0.0, index=3, uuid="GPU-0", name="NVIDIA H200", values=measured | values)
 
 
+def referred(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the levers of its workload, which a script has none of."""
+    if snapshot.found:
+        return snapshot
+    levers = reference_levers(snapshot.workload, snapshot.settings)
+    return msgspec.structs.replace(snapshot, levers=levers)
+
+
 def answered(
     snapshot: Snapshot, answers: Answers | None = None, profile: Summary | None = None
 ) -> Snapshot:
     """The snapshot with its answer; unless it has one, that of `answers` after a look at it."""
+    snapshot = referred(snapshot)
     if snapshot.answer is not None:
         return snapshot
     answers = answers or Answers()

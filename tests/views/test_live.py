@@ -7,7 +7,7 @@ from gpudash.protocol.commands import PROFILE_LIMIT_S, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.readings import GpuMissing, OtherJobs
 from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Verdict
-from gpudash.protocol.training import BlocksEnded, Hello, LeverOffer, Note, Offered, Refused, Status
+from gpudash.protocol.training import BlocksEnded, Hello, Lever, Note, Offered, Refused, Status
 from gpudash.snapshot import Hang
 from gpudash.views.live import (
     MOST_BLOCKS,
@@ -186,7 +186,7 @@ def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
 
 
 def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worker_starts():
-    lever = LeverOffer(
+    lever = Lever(
         name="compile", kind="switch", default="off", summary="torch.compile", source="torch"
     )
     offered = Offered(found="AdamW, root GPT", levers=(lever,), complete=False)
