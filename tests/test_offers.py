@@ -1,7 +1,5 @@
 """Levers that a training offers, as the screen and the command line know levers."""
 
-import re
-
 import pytest
 
 from gpudash.errors import UsageError
@@ -17,29 +15,27 @@ def offer(kind, default, **changes):
 
 
 def test_a_switch_a_choice_and_a_count():
-    switch = offer("switch", "on")
-    choice = offer("choice", "script", choices=("script", "bf16"))
-    number = offer("count", "2", minimum=0, maximum=8)
-    assert [one.values for one in (switch, choice, number)] == [SWITCH, ("script", "bf16"), ()]
-    assert [one.step(one.default, 1) for one in (switch, choice, number)] == ["off", "bf16", "4"]
-    assert canonical(number, "8") == "8"
-    with pytest.raises(LeverError, match="from 0 to 8"):
-        canonical(number, "9")
+    levers = (
+        offer("switch", "on"),
+        offer("choice", "script", choices=("script", "bf16")),
+        offer("count", "2", minimum=0, maximum=8),
+    )
+    assert [one.values for one in levers] == [SWITCH, ("script", "bf16"), ()]
+    stepped = [one.step(one.default, 1) for one in levers]
+    assert stepped == ["off", "bf16", "4"]
+    assert [*map(canonical, levers, stepped)] == stepped
 
 
-@pytest.mark.parametrize("text", ["", "1_0", " 8", "8.0", "-1", "٣", "9" * 5000])
+@pytest.mark.parametrize("text", ["", "1_0", " 8", "8.0", "-1", "65", "٣", "9" * 5000])
 def test_only_digits_are_a_number(text):
-    with pytest.raises(LeverError, match="is not valid"):
+    with pytest.raises(LeverError, match="from 0 to 64"):
         canonical(offer("count", "2", minimum=0, maximum=64), text)
-    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
-        offer("count", "2", minimum=0, maximum=64).step(text, 1)
 
 
 def test_a_name_that_is_nearly_valid_is_told_which_is():
-    with pytest.raises(LeverError) as refused:
+    told = "^lever lever: 'bf17' is not valid; valid: script, bf16; did you mean bf16[?]$"
+    with pytest.raises(LeverError, match=told):
         canonical(offer("choice", "script", choices=("script", "bf16")), "bf17")
-    told = "lever lever: 'bf17' is not valid; valid: script, bf16; did you mean bf16?"
-    assert str(refused.value) == told
 
 
 def test_a_number_that_is_refused_is_told_why_the_range_is_no_wider():

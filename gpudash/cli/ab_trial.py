@@ -19,7 +19,8 @@ from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.offers import OF_FROZEN, canonical, check_for_script, refusal
+from gpudash.levers.known import OF_FROZEN
+from gpudash.offers import canonical, check_for_script, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, Lever

@@ -8,7 +8,6 @@ from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.offers import OF_TRAINING
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.records import Settings
@@ -17,6 +16,9 @@ from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from workloads.levers import NEXT, Effect
 
+OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
+"""Levers that change what is trained, not how fast: proposed after all others, and tuned only if
+the user names them."""
 TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60
@@ -139,7 +141,7 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
         return None
     try:
         value = lever.step(active, +1) if named == NEXT else named
-        if lever.name == "num_workers" and lever.is_number:
+        if lever.name == "num_workers" and lever.kind == "count":
             needed = workers_needed(step, int(active))
             while int(value) < min(needed, lever.maximum):
                 value = lever.step(value, +1)  # a need is an estimate: it moves within a step
@@ -147,7 +149,7 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
             value = lever.canonical(str(min(int(value), most)))
     except ValueError:
         return None
-    higher = not lever.is_number or int(value) > int(active)
+    higher = lever.kind != "count" or int(value) > int(active)
     return value if value != active and higher else None
 
 

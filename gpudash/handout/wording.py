@@ -11,7 +11,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device, Lever
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result
 from workloads.levers import phrase
 

@@ -222,11 +222,6 @@ class Lever(Record, frozen=True, kw_only=True, tag=False):
     """Choices that cannot be made here, each with the reason as a clause."""
 
     @property
-    def is_number(self) -> bool:
-        """Whether its values are whole numbers, and not names."""
-        return self.kind == "count"
-
-    @property
     def values(self) -> tuple[str, ...]:
         """All valid values, if they are names; empty for a number."""
         return SWITCH if self.kind == "switch" else self.choices
@@ -234,14 +229,14 @@ class Lever(Record, frozen=True, kw_only=True, tag=False):
     @property
     def valid(self) -> str:
         """The valid values, for a message or a table."""
-        if not self.is_number:
+        if self.kind != "count":
             return ", ".join(self.values)
         because = f" ({self.bound})" if self.bound else ""
         return f"a whole number from {self.minimum} to {self.maximum}{because}"
 
     def canonical(self, text: str) -> str:
         """Return a value in its one spelling. Raises ValueError."""
-        if not self.is_number:
+        if self.kind != "count":
             return self.values[self.values.index(text)]
         number = _number(text, len(str(self.maximum)))
         if not self.minimum <= number <= self.maximum:
@@ -254,7 +249,7 @@ class Lever(Record, frozen=True, kw_only=True, tag=False):
         Numbers go to the next power of two. The present one may be out of bounds, of an older
         recording.
         """
-        if not self.is_number:
+        if self.kind != "count":
             return self.values[(self.values.index(text) + direction) % len(self.values)]
         number = _number(text, MOST_DIGITS)
         above = 1 << number.bit_length()  # strictly above
@@ -284,7 +279,6 @@ class Described(Record, frozen=True, kw_only=True):
 
     summary: str
     source: str
-    on_cpu: Settings
     levers: tuple[Lever, ...]
 
 

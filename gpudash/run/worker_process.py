@@ -27,7 +27,7 @@ from gpudash.format import plain, signal_name
 from gpudash.protocol.commands import AnyCommand, Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Described, Description, State
-from gpudash.reference_workloads import from_record
+from gpudash.reference_levers import from_record
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.lines import TURN_BYTES, receive
@@ -63,7 +63,7 @@ def find(name: str) -> Entry:
             source=description.source,
             levers=tuple(map(from_record, description.levers)),
             module="workloads.own.adapter",
-            on_cpu=description.on_cpu,
+            on_cpu={one.name: one.on_cpu for one in description.levers if one.on_cpu},
         )
     )
 

@@ -96,8 +96,7 @@ class AbControl:
     @property
     def asks_numbers(self) -> bool:
         """Whether a tune could try levers that compute other numbers, and nobody has agreed."""
-        levers = self._offered()
-        return not self._levers.agreed and any(lever.numerics for lever in levers)
+        return not self._levers.agreed and any(lever.numerics for lever in self._offered())
 
     def _offered(self) -> tuple[Lever, ...]:
         return tuple(one for one in self._levers.all if one.refusal is None)

@@ -15,7 +15,7 @@ from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
 from gpudash.tui.keys import PROFILED_STEPS, key_for, no_new_row, why_not
 from gpudash.tui.lever_control import LeverControl
-from gpudash.tui.run_state import Quiet, Request, RunState, of_plan
+from gpudash.tui.run_state import Quiet, Request, RunState
 from workloads import find_workload
 
 if TYPE_CHECKING:  # the first frame does not wait for them
@@ -64,7 +64,7 @@ class Control(RunState):
             self.engine.start(listener)
         except GpudashError as error:
             self.snapshot = msgspec.structs.replace(
-                of_plan(self.plan), state="failed", status=str(error), settings=self.plan.settings
+                self.snapshot, state="failed", status=str(error), settings=self.plan.settings
             )
             raise
         self.begun = True

@@ -91,8 +91,8 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
             state="A/B runs",
             is_running=True,
         )
-    if row.refusal or not row.acts:
-        why = row.refusal or "needs a GPU"
+    if row.lever.refusal or not row.acts:
+        why = row.lever.refusal or "needs a GPU"
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state=why)
     number, proof = _newest(name, row.value, snapshot.verdicts)
     is_fresh = proof is not None and is_of_now(proof, settings)

@@ -12,14 +12,14 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.errors import UsageError
 from gpudash.handout import wording
-from gpudash.offers import NEEDS_ROOT, canonical, find, of_driver
+from gpudash.offers import NEEDS_ROOT, canonical, of_driver
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result
 from gpudash.tui.keys import fixed, why_not
 from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState
-from workloads.levers import LeverError, phrase
+from workloads.levers import LeverError, find, phrase
 
 MOST_EDITS = 200
 Way: TypeAlias = Literal["undo", "redo"]
@@ -112,9 +112,9 @@ class LeverControl:
             return self._run.snapshot.settings
         planned: Settings = {**self._on_cpu_values, **self._run.plan.settings}
         with suppress(LeverError):  # the engine reports it at the start
-            own = {lever.name: lever.default for lever in self.all}
-            given = {name: canonical(self.lever(name), text) for name, text in planned.items()}
-            planned = own | given
+            planned = {
+                one.name: canonical(one, planned.get(one.name, one.default)) for one in self.all
+            }
         return planned
 
     @property
@@ -144,8 +144,7 @@ class LeverControl:
 
     def acts(self, name: str) -> bool:
         """Whether the lever has an effect on this device."""
-        lever = next((one for one in self.all if one.name == name), None)
-        return not (self._on_cpu and lever is not None and lever.needs_gpu)
+        return not self._on_cpu or not any(one.needs_gpu for one in self.all if one.name == name)
 
     def values(self, lever: Lever) -> tuple[MeasuredValue, ...]:
         default = self._on_cpu_values.get(lever.name, lever.default)
@@ -166,7 +165,6 @@ class LeverControl:
                 value=active.get(name, lever.default),
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
                 acts=self.acts(name),
-                refusal=lever.refusal,
                 keeps_weights=bool(snapshot.found),
                 forecast=str(fitting(lever, active, snapshot) or ""),
                 context=wording.context(shown, active) if shown else "",
@@ -230,8 +228,8 @@ class LeverControl:
 
     def check_numbers(self, settings: Mapping[str, str]) -> None:
         """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
-        is_free = self.agreed or not self._run.snapshot.found
-        for offer in () if is_free else self.all:
+        of_script = self._run.snapshot.found and not self.agreed
+        for offer in self.all if of_script else ():
             value = settings.get(offer.name, offer.default)
             if offer.numerics and value != offer.default:
                 script, setting = fmt.plain(self._run.workload), phrase({offer.name: value})

@@ -15,7 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.protocol.training import Ability
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, is_script
 from gpudash.tui.keys import is_pausing, key_for, why_not
 
@@ -34,12 +34,6 @@ class Request(NamedTuple, Generic[WishT]):
     wish: WishT
 
 
-def of_plan(plan: Plan) -> Snapshot:
-    """Return what is known before a start."""
-    levers = reference_levers(plan.workload, plan.settings)
-    return Snapshot(workload=plan.workload, levers=levers)
-
-
 class RunState:
     """The engine, the newest snapshot, and the requests since."""
 
@@ -49,7 +43,8 @@ class RunState:
         self._open_engine = open_engine
         self.plan = plan
         """The plan of the last start, or of the first one to come."""
-        self.snapshot = of_plan(plan)
+        levers = reference_levers(plan.workload, plan.settings)
+        self.snapshot = Snapshot(workload=plan.workload, levers=levers)
         if player is not None:
             self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
         self.begun = False

@@ -48,7 +48,7 @@ from gpudash.protocol.training import (
 )
 from gpudash.ranks.job import Ranks
 from gpudash.ranks.recent import UNKNOWN, Rate
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import (
     AB,
     ASIDES,
@@ -171,8 +171,10 @@ class LiveView:
         whole = self.ranks.of_all(lead.report)
         ended_s = now_s if self._ended_s is None else self._ended_s
         verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
+        # only a script has to be asked for its levers
+        levers = self._known.levers or reference_levers(self._known.workload, self._known.settings)
         return Snapshot(
-            **asdict(self._known),
+            **asdict(self._known) | {"levers": levers},
             **rate._asdict(),
             state=self._word(),
             status=self._status(now_s),
@@ -225,12 +227,6 @@ class LiveView:
         if self._state.process is None:
             known.workload, known.settings = plan.workload, plan.settings
             known.requested = plan.settings
-            self._refer()
-
-    def _refer(self) -> None:
-        """Take the levers of a workload as they are known: only a script has to be asked."""
-        if not self._known.found:
-            self._known.levers = reference_levers(self._known.workload, self._known.settings)
 
     def _send(self, command: AnyCommand) -> None:
         self._requests[command.id] = command
@@ -376,7 +372,6 @@ class LiveView:
         known.steps_since_break = 0
         known.slowing = known.code = known.rehearsed = None
         known.workload, known.settings = state.workload, state.baseline or state.settings
-        self._refer()
         known.requested, known.notes = state.requested, _texts(state.notes)
         known.phases, known.bus_gb_s = process.phases, process.bus_gb_s
         self._ticks.begin(process.ready_s)

@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash.imports import without_collecting
 from gpudash.protocol.training import Described, Description, Unfit
-from gpudash.reference_workloads import record_of
+from gpudash.reference_levers import record_of
 from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.own.loading import find
@@ -25,8 +25,7 @@ def describe(name: str) -> Description:
     return Described(
         summary=entry.summary,
         source=entry.source,
-        on_cpu=dict(entry.on_cpu),
-        levers=tuple(map(record_of, entry.levers)),
+        levers=tuple(record_of(one, entry.on_cpu.get(one.name, "")) for one in entry.levers),
     )
 
 

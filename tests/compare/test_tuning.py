@@ -11,10 +11,11 @@ from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
 from gpudash.compare.tune.tunable import LeftOut, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
-from gpudash.offers import NO_FROZEN, OF_TRAINING
+from gpudash.diagnosis.proposals import OF_TRAINING
+from gpudash.offers import NO_FROZEN
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.training import Lever, Progress
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from tests.compare.tunes import GRIDS, LEVERS, Noise, Simulation, made_up
 from tests.scripted_run import host, started
 from tests.scripted_worker import Conducted, Worker

@@ -10,11 +10,9 @@ from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
-from gpudash.reference_workloads import reference_levers
 from gpudash.trace.summary import KernelUse, Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from workloads import CATALOGUE
-from workloads.standard_levers import PROCESSES
 
 
 def step(**values):
@@ -58,9 +56,9 @@ def test_launches_take_no_longer_than_a_profile_has_besides_waits():
 
 def test_each_lever_helps_in_a_known_way():
     offered = (one for name in NAMES for one in recorded(name).known.levers)
-    of_several = {one.name: "" for one in PROCESSES}
-    of_workloads = (one for name in CATALOGUE for one in reference_levers(name, of_several))
-    said = {helps for one in (*offered, *of_workloads) for _, helps in one.helps}
+    of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
+    helps = (dict(one.helps) for one in (*offered, *of_workloads))
+    said = {word for words in helps for word in words.values()}
     in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
     assert said == EFFECTS.keys() - in_frozen
     assert {one.removesuffix(" in frozen models") for one in in_frozen} <= said

@@ -28,19 +28,20 @@ def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, 
     values = {name: (value,) * ticks for name, value in times.items() if value is not None}
     values["steps_per_s"] = (1000 / times["step_ms"],) * ticks
     values |= {} if core_wait_pct is None else {"core_wait_pct": (core_wait_pct,) * ticks}
-    snapshot = Snapshot(
-        state="training",
-        workload=workload,
-        device=device,
-        settings=settings(workload, **(chosen or {})),
-        total_steps=5000,
-        steps_since_break=5000,
-        step_ms_p50=times["step_ms"],
-        phases=PHASES,
-        host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
-        series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+    return referred(
+        Snapshot(
+            state="training",
+            workload=workload,
+            device=device,
+            settings=settings(workload, **(chosen or {})),
+            total_steps=5000,
+            steps_since_break=5000,
+            step_ms_p50=times["step_ms"],
+            phases=PHASES,
+            host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
+            series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+        )
     )
-    return referred(snapshot)
 
 
 def gpu_step(**changes):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result, Series, Snapshot
 from gpudash.tui.arrangement import LEAST, PanelChoice
 from gpudash.tui.cells import Parts

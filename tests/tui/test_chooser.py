@@ -7,10 +7,9 @@ import msgspec
 from textual import events
 from textual.app import App
 
-from gpudash.offers import find
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Lever
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.tui import app
 from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
@@ -18,6 +17,7 @@ from tests.tui.comparisons import compared
 from tests.tui.driving import strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
 from tests.tui.frames import control_of
+from workloads.levers import find
 
 changed = msgspec.structs.replace
 LEVERS = reference_levers("encdec", {})

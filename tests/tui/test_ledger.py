@@ -16,7 +16,7 @@ ABOUT = {"effect": "next step", "summary": "", "source": ""}
 
 
 def switch(name, value="off", **about):
-    row = {key: about.pop(key) for key in ("refusal", "acts") if key in about}
+    row = {key: about.pop(key) for key in ("acts",) if key in about}
     return LeverRow(
         lever=Lever(name=name, kind="switch", default="off", **ABOUT | about),
         value=value,

@@ -69,7 +69,7 @@ def own(name="own", value="a", **values):
     choices = values.pop("choices", ("a", "b"))
     lever = Lever(
         name=name, kind="choice", default=choices[0], choices=choices, source="",
-        summary=values.pop("summary", ""),
+        summary=values.pop("summary", ""), refusal=values.pop("refusal", None),
     )  # fmt: skip
     return LeverRow(lever=lever, value=value, pending=values.pop("pending", None), **values)
 

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from gpudash.offers import find
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
 from tests.tui import scripts
 from tests.tui.driving import showing
+from workloads.levers import find
 from workloads.take_home import recipe
 
 changed = msgspec.structs.replace

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from gpudash.diagnosis.answer import Answers
-from gpudash.reference_workloads import reference_levers
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.inbox import Mail

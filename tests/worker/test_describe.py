@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpudash.protocol.training import Description, Unfit
-from gpudash.reference_workloads import from_record, record_of
+from gpudash.reference_levers import from_record, record_of
 from gpudash.run import child
 from gpudash.run.worker_process import find
 from tests.workloads.own_files import LAZY

@@ -6,11 +6,13 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.diagnosis.effects import EFFECTS, helps_of
-from gpudash.offers import OF_FROZEN, OF_TRAINING, find, refusal
+from gpudash.diagnosis.proposals import OF_TRAINING
+from gpudash.levers.known import OF_FROZEN
+from gpudash.offers import refusal
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
-from workloads.levers import AUTO, Effect
+from workloads.levers import AUTO, Effect, find
 
 COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
 """The effects of a lever, the cheapest change first."""
@@ -39,7 +41,7 @@ class Tunable(NamedTuple):
 
     def others(self, active: str) -> tuple[str, ...]:
         """Return the values around the active one, if it is a number."""
-        values = self._around(active) if self.lever.is_number else self.lever.values
+        values = self._around(active) if self.lever.kind == "count" else self.lever.values
         left_out = {active, AUTO, *dict(self.lever.impossible)}
         return tuple(dict.fromkeys(value for value in values if value not in left_out))
 
@@ -113,10 +115,8 @@ def _why_not(
     numerics: bool,
     on_gpu: bool,
 ) -> str | None:
-    if lever.refusal is not None:
-        return lever.refusal
-    if lever.needs_gpu and not on_gpu:
-        return "it needs a GPU"
+    if lever.refusal or (lever.needs_gpu and not on_gpu):
+        return lever.refusal or "it needs a GPU"
     if lever.name in named:
         return None
     feeds = any("data" in EFFECTS[word].shortens for word in helps_of(lever).values())

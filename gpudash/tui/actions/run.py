@@ -5,11 +5,11 @@ from functools import partial
 
 from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
-from gpudash.reference_workloads import summaries
 from gpudash.snapshot import RecordingStatus
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
+from workloads import find_workload, names
 
 TOO_FEW = "too few pairs for a verdict"
 
@@ -27,12 +27,13 @@ class RunActions(Asking):
             if name is not None and name != current:
                 self._ask(lambda: self.control.start_workload(name))
 
+        choices = {name: find_workload(name).summary for name in names()}
         hint = "another workload starts from new weights"
         if ends := self.control.ab.ending:
             concluded = self.control.ab.has_verdict_so_far
             kept = "the ledger keeps its verdict" if concluded else TOO_FEW
             hint += f"\n{ends}:\n{kept}"
-        self._open(AskChoice("workload", summaries(), current, hint), answered)
+        self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
         notice = self.control.pause_or_resume()

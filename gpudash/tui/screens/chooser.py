@@ -63,7 +63,7 @@ class Chooser(Dialog[ChosenValue]):
     def _type(self, typed: str) -> None:
         self._typed = typed
         lever = self._lever
-        most = f"type any number to {lever.maximum:,}" if lever.is_number else ""
+        most = f"type any number to {lever.maximum:,}" if lever.kind == "count" else ""
         self._said.update(f"{lever.name} = {typed}▏" if typed else most)
 
     def _complain(self, line: str) -> None:
@@ -84,7 +84,7 @@ class Chooser(Dialog[ChosenValue]):
         if event.key == "backspace":
             event.stop()
             self._type(self._typed[:-1])
-        elif self._lever.is_number and digit.isascii() and digit.isdigit():
+        elif self._lever.kind == "count" and digit.isascii() and digit.isdigit():
             event.stop()
             # a digit must not vanish: a number that is too long is refused as it was typed
             if len(self._typed) < MOST_DIGITS:

@@ -202,7 +202,7 @@ class LeverPanel(Panel, Scrolled):
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
         one = self._ledger[self._cursor]
         row, indent = one.row, 3
-        fixed = self._why_not or row.refusal
+        fixed = self._why_not or row.lever.refusal
         values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
         does = ""
         if not fixed and one.standing is not Standing.FIXED:
