@@ -33,7 +33,7 @@ from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import Device, LeverOffer, State
+from gpudash.protocol.training import Device, Lever, State
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from workloads.standard_levers import usable_cores
@@ -96,7 +96,7 @@ class Found(msgspec.Struct, kw_only=True):
     found: str = ""
     """What gpudash has found in the script, as one line."""
     settings: Settings = {}
-    levers: tuple[LeverOffer, ...] = ()
+    levers: tuple[Lever, ...] = ()
     answer: Answer | None = None
     """Before the profile."""
     profiled_answer: Answer | None = None
@@ -286,7 +286,7 @@ def trials_of(snapshot: Snapshot, answer: Answer | None) -> Iterator[Trial]:
                 yield Trial(value=value, **about)
 
 
-def values_of(offer: LeverOffer, before: str) -> list[str]:
+def values_of(offer: Lever, before: str) -> list[str]:
     """Return the values of a lever that are tried; of a count, those above the active one."""
     if offer.kind == "switch":
         return ["off", "on"]

@@ -18,7 +18,7 @@ from gpudash.protocol.training import (
     Aside,
     Device,
     Failed,
-    LeverOffer,
+    Lever,
     Phase,
     StartStage,
     TrainingProcess,
@@ -226,8 +226,8 @@ class Training(Run, kw_only=True):
     workload: str = ""
     found: str = ""
     """One line about what was found in a user's script; empty for a workload."""
-    levers: tuple[LeverOffer, ...] = ()
-    """The levers of a user's script, including those that it refuses to change."""
+    levers: tuple[Lever, ...] = ()
+    """Of a user's script, once they are found, including those that it refuses to change."""
     awaits: StartStage = "process"
     """What comes next before the first step."""
     levers_complete: bool = True

@@ -3,48 +3,45 @@
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.offers import NO_FROZEN, check_for_script, lever_of, of_driver, refusal
-from gpudash.protocol.training import LeverOffer
+from gpudash.offers import NO_FROZEN, canonical, check_for_script, of_driver, refusal
+from gpudash.protocol.training import SWITCH, Lever
 from tests.scripted_run import BEGAN_S, gpu
-from workloads.levers import Choice, Count, LeverError, Switch
+from workloads.levers import LeverError
 
 
 def offer(kind, default, **changes):
     known = {"summary": "what it does", "source": "torch", "effect": "new loader"}
-    return LeverOffer(**{"name": "lever", "kind": kind, "default": default} | known | changes)
+    return Lever(**{"name": "lever", "kind": kind, "default": default} | known | changes)
 
 
 def test_a_switch_a_choice_and_a_count():
-    switch = lever_of(offer("switch", "on"))
-    choice = lever_of(offer("choice", "script", choices=("script", "bf16")))
-    number = lever_of(offer("count", "2", minimum=0, maximum=8))
-    assert [type(one) for one in (switch, choice, number)] == [Switch, Choice, Count]
-    assert [one.default_text for one in (switch, choice, number)] == ["on", "script", "2"]
-    assert choice.step("script", 1) == "bf16"
-    assert number.canonical("8") == "8"
-    with pytest.raises(LeverError, match="from 0 to 8"):
-        number.canonical("9")
+    levers = (
+        offer("switch", "on"),
+        offer("choice", "script", choices=("script", "bf16")),
+        offer("count", "2", minimum=0, maximum=8),
+    )
+    assert [one.values for one in levers] == [SWITCH, ("script", "bf16"), ()]
+    stepped = [one.step(one.default, 1) for one in levers]
+    assert stepped == ["off", "bf16", "4"]
+    assert [*map(canonical, levers, stepped)] == stepped
+
+
+@pytest.mark.parametrize("text", ["", "1_0", " 8", "8.0", "-1", "65", "٣", "9" * 5000])
+def test_only_digits_are_a_number(text):
+    with pytest.raises(LeverError, match="from 0 to 64"):
+        canonical(offer("count", "2", minimum=0, maximum=64), text)
+
+
+def test_a_name_that_is_nearly_valid_is_told_which_is():
+    told = "^lever lever: 'bf17' is not valid; valid: script, bf16; did you mean bf16[?]$"
+    with pytest.raises(LeverError, match=told):
+        canonical(offer("choice", "script", choices=("script", "bf16")), "bf17")
 
 
 def test_a_number_that_is_refused_is_told_why_the_range_is_no_wider():
-    number = lever_of(offer("count", "2", minimum=1, maximum=8, bound="there must be one"))
+    number = offer("count", "2", minimum=1, maximum=8, bound="there must be one")
     with pytest.raises(LeverError, match=r"'0' is not valid; .* 1 to 8 \(there must be one\)"):
-        number.canonical("0")
-
-
-def test_it_says_what_the_offer_says():
-    lever = lever_of(offer("switch", "off"))
-    said = (lever.name, lever.summary, lever.source, lever.effect)
-    assert said == ("lever", "what it does", "torch", "new loader")
-
-
-def test_a_count_that_is_not_known_is_not_0():
-    assert lever_of(offer("count", "")).default_text == "–"
-
-
-def test_a_count_of_more_digits_than_a_number_has_is_none():
-    offer = LeverOffer(name="n", kind="count", default="9" * 5000, summary="", source="")
-    assert isinstance(lever_of(offer), Choice)
+        canonical(number, "0")
 
 
 def test_a_lever_is_refused_with_its_reason_or_because_it_is_not_offered():
@@ -74,8 +71,8 @@ def test_a_name_that_no_script_has_is_told_those_that_can_be_moved():
 
 def test_the_drivers_levers_have_their_values_now_and_say_that_they_need_root():
     power, clock = of_driver(gpu(BEGAN_S, power_limit_w=700.0, sm_clock_mhz=1755.0))
-    assert (power.name, power.default_text) == ("power_limit", "700 W")
-    assert (clock.name, clock.default_text) == ("sm_clock", "1755 MHz")
+    assert (power.name, power.default) == ("power_limit", "700 W")
+    assert (clock.name, clock.default) == ("sm_clock", "1755 MHz")
     for lever in (power, clock):
         for offers in ((), (offer("switch", "off"),)):
             assert refusal(lever.name, offers).startswith("needs root: nvidia-smi ")

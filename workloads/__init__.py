@@ -228,6 +228,10 @@ def add(entry: Entry) -> Entry:
     return entry
 
 
+def names() -> tuple[str, ...]:
+    return tuple(CATALOGUE)
+
+
 def find_workload(name: str) -> Entry:
     """Return the entry called `name`. Raises LeverError, listing the valid names."""
     if name not in CATALOGUE:

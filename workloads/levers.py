@@ -8,7 +8,7 @@ own start and would delay each TAB on the command line.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from workloads.nearest import did_you_mean, unknown
 
@@ -20,6 +20,20 @@ NEXT = "next"
 
 class LeverError(ValueError):
     """A lever or a value that does not exist; the message lists the valid ones."""
+
+
+class Known(Protocol):
+    """What a refusal says of a lever, in whatever form."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def valid(self) -> str: ...
+    @property
+    def values(self) -> tuple[str, ...]: ...
+
+
+KnownT = TypeVar("KnownT", bound=Known)
 
 
 class Lever(ABC):
@@ -79,10 +93,6 @@ class Lever(ABC):
         """Return `text` in the canonical form. Raises LeverError."""
         return text_of(self.parse(text))
 
-    def _refuse(self, text: str) -> LeverError:
-        hint = did_you_mean(text, self.values)
-        return LeverError(f"lever {self.name}: {text!r} is not valid; valid: {self.valid}{hint}")
-
 
 class Switch(Lever):
     """On or off."""
@@ -109,7 +119,7 @@ class Switch(Lever):
     def parse(self, text: str) -> bool:
         """See Lever."""
         if text not in self.values:
-            raise self._refuse(text)
+            raise refused(self, text)
         return text == "on"
 
     def step(self, text: str, direction: int) -> str:  # noqa: ARG002  # either way, the other value
@@ -149,7 +159,7 @@ class Choice(Lever):
     def parse(self, text: str) -> Value:
         """See Lever."""
         if text not in self.choices:
-            raise self._refuse(text)
+            raise refused(self, text)
         return text
 
     def step(self, text: str, direction: int) -> str:
@@ -191,7 +201,7 @@ class Count(Lever):
         """See Lever."""
         number = self._number(text, len(str(self.maximum)))
         if not self.minimum <= number <= self.maximum:
-            raise self._refuse(text)
+            raise refused(self, text)
         return number
 
     def step(self, text: str, direction: int) -> str:
@@ -204,7 +214,7 @@ class Count(Lever):
     def _number(self, text: str, most_digits: int) -> int:
         # int() would also accept "1_0", " 8" and digits other than 0-9
         if not (text.isascii() and text.isdigit()) or len(text) > most_digits:
-            raise self._refuse(text)
+            raise refused(self, text)
         return int(text)
 
 
@@ -220,7 +230,12 @@ def phrase(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def find(levers: Iterable[Lever], name: str) -> Lever:
+def refused(lever: Known, text: str) -> LeverError:
+    hint = did_you_mean(text, lever.values)
+    return LeverError(f"lever {lever.name}: {text!r} is not valid; valid: {lever.valid}{hint}")
+
+
+def find(levers: Iterable[KnownT], name: str) -> KnownT:
     """Return the lever called `name`. Raises LeverError, listing the valid names."""
     known = {lever.name: lever for lever in levers}
     if name not in known:

@@ -7,12 +7,10 @@ are read here and never imported, so this module imports no torch. Tests run the
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from difflib import unified_diff
 from pathlib import Path
-
-from workloads.levers import Count, Lever
 
 SCRIPTS = Path(__file__).parent / "recipes"
 PLAIN = "plain"
@@ -51,31 +49,29 @@ class Recipe:
         return f"Marked against {self.before}. Names that nothing defines are your own."
 
 
-def recipe(lever: Lever, value: str | None = None) -> Recipe:
+def recipe(lever: str, value: str | None = None) -> Recipe:
     """Return the recipe of a canonical value; without a value, with `N` for the number.
 
     Without a script for the lever or the value, the note says so, and there is no code.
     """
-    if not (SCRIPTS / lever.name).is_dir():
-        return _unwritten(f"{NO_LINES} {lever.name}; {IN_THE_WORKLOAD}.")
-    script = _name(lever.name, value or ANY)
+    if not (SCRIPTS / lever).is_dir():
+        return _unwritten(f"{NO_LINES} {lever}; {IN_THE_WORKLOAD}.")
+    script = _name(lever, value or ANY)
     if not _path(script).exists():
-        return _unwritten(f"{NO_LINES} {lever.name}={value}.")
+        return _unwritten(f"{NO_LINES} {lever}={value}.")
     note, code = _script(script)
-    if isinstance(lever, Count) and value is not None:
+    if value is not None and value.isdecimal():
         code = re.sub(r"\bN\b", value, code)
     name, words = PLAIN, "a plain training loop"
-    if lever.name in BEFORE:
-        name, words = f"{lever.name}/{BEFORE[lever.name]}", f"{lever.name}={BEFORE[lever.name]}"
+    if lever in BEFORE:
+        name, words = f"{lever}/{BEFORE[lever]}", f"{lever}={BEFORE[lever]}"
     _, before = _script(name)
     return Recipe(note=note, code=code, marked=tuple(_marked(before, code)), before=words)
 
 
-def recipes(lever: Lever) -> dict[str, Recipe]:
-    """Return the recipe of each value, `N` standing for any number."""
-    if not lever.values:
-        return {"N": recipe(lever)}
-    return {value: recipe(lever, value) for value in lever.values}
+def recipes(lever: str, values: Iterable[str]) -> dict[str, Recipe]:
+    """Return the recipe of each value; of a number, which has none, `N` standing for any."""
+    return {value: recipe(lever, value) for value in values} or {"N": recipe(lever)}
 
 
 def _unwritten(note: str) -> Recipe:

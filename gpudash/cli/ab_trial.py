@@ -19,13 +19,15 @@ from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change, figure
-from gpudash.offers import OF_FROZEN, check_for_script, lever_of, refusal
+from gpudash.levers.known import OF_FROZEN
+from gpudash.offers import canonical, check_for_script, refusal
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound
-from gpudash.protocol.training import SCRIPT, LeverOffer
+from gpudash.protocol.training import SCRIPT, Lever
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence, unreadable
-from workloads.levers import Lever, find
+from workloads.levers import Lever as WorkloadLever
+from workloads.levers import find
 from workloads.nearest import not_valid
 
 
@@ -194,7 +196,7 @@ def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question |
     return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
 
 
-def two_values(levers: Sequence[Lever], text: str) -> tuple[str, str, str]:
+def two_values(levers: Sequence[WorkloadLever], text: str) -> tuple[str, str, str]:
     """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
     name, _, values = text.partition("=")
     lever = find(levers, name)
@@ -231,7 +233,7 @@ class _Comparing(Course):
         return self._start.line(snapshot)
 
 
-def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) -> Question:
+def _question_of(arguments: argparse.Namespace, offers: Iterable[Lever]) -> Question:
     """Raise UsageError or LeverError if the lever cannot be moved."""
     question = of_instruments(arguments)
     if arguments.no_instruments:
@@ -240,7 +242,7 @@ def _question_of(arguments: argparse.Namespace, offers: Iterable[LeverOffer]) ->
     return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
 
 
-def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, bool]:
+def _sides(text: str, offers: dict[str, Lever]) -> tuple[str, str, str, bool]:
     """Return lever, A, B, and whether each value needs a short run of its own."""
     name, _, values = text.partition("=")
     if name not in offers and name not in OF_FROZEN:
@@ -253,8 +255,7 @@ def _sides(text: str, offers: dict[str, LeverOffer]) -> tuple[str, str, str, boo
         if value in values.split(","):
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
     a, b = (
-        offer.default if value == SCRIPT else lever_of(offer).canonical(value)
-        for value in values.split(",")
+        offer.default if value == SCRIPT else canonical(offer, value) for value in values.split(",")
     )
     if a == b:
         raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")

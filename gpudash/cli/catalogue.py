@@ -128,15 +128,15 @@ def _described_lever(lever: Lever) -> DescribedLever:
 def look_up(what: str, workload: str | None) -> Shown:
     """Return recipes of LEVER=VALUE or of LEVER, in this workload or any. Raises LeverError."""
     name, has_value, text = what.partition("=")
-    lever = find(_levers_of(workload), name)
-    found = recipes(lever)
+    lever = find(_all_levers(workload), name)
+    found = recipes(name, lever.values)
     if has_value:
         value = lever.canonical(text)
-        found = {value: recipe(lever, value)}
+        found = {value: recipe(name, value)}
     return Shown(lever=lever.name, summary=lever.summary, source=lever.source, recipes=found)
 
 
-def _levers_of(workload: str | None) -> tuple[Lever, ...]:
+def _all_levers(workload: str | None) -> tuple[Lever, ...]:
     """None stands for all workloads."""
     if workload is not None:
         return entry_of(workload).of_processes().levers

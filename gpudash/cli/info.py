@@ -21,7 +21,7 @@ from gpudash.format import ABSENT, plain
 from gpudash.run.child import scratch_folder
 from gpudash.run.runs import living
 from gpudash.tui import preferences
-from workloads import CATALOGUE, DEFAULT, find_workload
+from workloads import DEFAULT, find_workload, names
 from workloads.cache import cache_directory, compiled_directory, data_directory
 from workloads.needs import install_line
 
@@ -201,7 +201,7 @@ def welcome() -> str:
             "A recording, and this machine:",
             *_table(RECORDED),
             "",
-            f"The reference workloads {', '.join(CATALOGUE)}",
+            f"The reference workloads {', '.join(names())}",
             "need torch in gpudash's own environment, a few GB:",
             f"  {install_line()}",
         ]

@@ -6,7 +6,7 @@ from gpudash.cli.options import add_json
 from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit
-from workloads import CATALOGUE
+from workloads import find_workload, names
 
 
 def add_arguments(parser: Parser) -> None:
@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     from workloads.own.names import installed
 
     if arguments.workload is None:
-        entries, others = list(CATALOGUE.values()), installed()
+        entries, others = list(map(find_workload, names())), installed()
     else:
         entries, others = [entry_of(arguments.workload)], {}
     if arguments.json:

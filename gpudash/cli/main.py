@@ -15,7 +15,7 @@ from gpudash.cli.parser import Verb
 from gpudash.cli.stdout import complain, make_do
 from gpudash.cli.verbs import VERBS, load
 from gpudash.errors import Exit, GpudashError, UsageError
-from workloads import CATALOGUE
+from workloads import names
 from workloads.levers import LeverError
 from workloads.nearest import did_you_mean
 from workloads.own.names import installed, is_file
@@ -55,7 +55,7 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
             raise UsageError(
                 f"{word[:40]!r}… has {len(word):,} characters; valid: at most {LONGEST:,}"
             )
-    is_known = named or not first or first.startswith("-") or first in CATALOGUE
+    is_known = named or not first or first.startswith("-") or first in names()
     if not is_known and first not in installed():
         if is_file(first) or first.endswith(".py"):
             raise UsageError(
@@ -63,8 +63,8 @@ def parse(words: Sequence[str]) -> tuple[Verb, Namespace]:
                 f"gpudash train {first} trains a workload that it defines"
             )
         raise UsageError(
-            f"unknown workload {first!r}; valid: {', '.join(CATALOGUE)}, or a verb: "
-            f"{', '.join(VERBS)}{did_you_mean(first, (*CATALOGUE, *VERBS))}"
+            f"unknown workload {first!r}; valid: {', '.join(names())}, or a verb: "
+            f"{', '.join(VERBS)}{did_you_mean(first, (*names(), *VERBS))}"
         )
     verb = load(first if named else "")
     try:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from gpudash.errors import UsageError
-from workloads import CATALOGUE, DEFAULT
+from workloads import DEFAULT, names
 from workloads.nearest import not_valid
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
     group = parser.add_argument_group("training")
     group.add_argument(
-        "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(CATALOGUE)
+        "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(names())
     )
     group.add_argument(
         "--set", action="append", default=[], metavar="LEVER=VALUE", help="see gpudash list"

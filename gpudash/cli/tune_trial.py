@@ -19,7 +19,6 @@ from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
 from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
 from gpudash.errors import Exit, UsageError
-from gpudash.offers import levers_of
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import EnergyFound
 from gpudash.protocol.training import State
@@ -162,10 +161,9 @@ class Tune(Course):
     def _choose(self, snapshot: Snapshot) -> Chosen:
         arguments, answer = self._arguments, snapshot.answer
         found = choose(
-            levers_of(snapshot.workload, snapshot.settings, snapshot.levers),
+            snapshot.levers,
             snapshot.settings,
             tries=answer.tries if answer is not None else (),
-            offers=snapshot.levers,
             named=named(arguments),
             numerics=arguments.numerics,
             on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
@@ -337,6 +335,6 @@ def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:
 
 def _recipe(tuning: Tuning, name: str, value: str) -> Iterator[str]:
     (lever,) = (one.lever for one in tuning.tunables if one.name == name)
-    found = {value: recipe(lever, value)}
+    found = {value: recipe(name, value)}
     about = Shown(lever=name, summary=lever.summary, source=lever.source, recipes=found)
     yield from recipe_lines(about)

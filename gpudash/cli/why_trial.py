@@ -92,7 +92,7 @@ class Why(Course):
     def _rehearse(self) -> Iterator[bool]:
         """Time the levers that no model foretells, on one batch."""
         news, self.doing = self.news, "rehearsing levers"
-        if news.snapshot.levers:  # those of a workload have a range without it
+        if news.snapshot.found:  # levers of a workload have a range without it
             self.session.rehearse()
             while news.snapshot.rehearsed is None:
                 yield False

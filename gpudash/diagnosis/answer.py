@@ -32,15 +32,12 @@ from gpudash.diagnosis.slopes import (
     slope_clause,
 )
 from gpudash.diagnosis.why import parts_of, reasons
-from gpudash.offers import levers_of
 from gpudash.protocol.answer import Answer, Try
 from gpudash.protocol.inspections import CodeLines, Rehearsed
 from gpudash.protocol.session import Slope
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
-from workloads import CATALOGUE
-from workloads.levers import Lever
 
 HOLD_S = 5.0
 """A limit, and what is proposed, stand until they were not found for so long: on a shared machine
@@ -177,8 +174,7 @@ def find(
     is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)
     if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
         return None
-    levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
-    slopes, model = over(snapshot.slowing), model_of(step, waits=_waits(snapshot, levers, step))
+    slopes, model = over(snapshot.slowing), model_of(step, waits=_waits(snapshot, step))
     if model is not None:
         slopes, model = modelled(model, slopes), agreeing(model, slopes)
     now_s, now = snapshot.elapsed_s, Measured(snapshot, step, model)
@@ -197,7 +193,7 @@ def find(
     is_outside = limit in OUTSIDE
     proposed = Proposals()
     if model is not None:
-        proposed = proposals(model, snapshot, levers, step, outside=is_outside)
+        proposed = proposals(model, snapshot, step, outside=is_outside)
     changes = proposed.tries
     kept = _kept(before, limit, changes, now_s)
     doubt = caution(limit, now) if kept or changes else ""
@@ -208,15 +204,15 @@ def find(
     )
 
 
-def _waits(snapshot: Snapshot, levers: Iterable[Lever], step: RecentStep) -> bool | None:
+def _waits(snapshot: Snapshot, step: RecentStep) -> bool | None:
     """None if it is not known whether the host waits for the device within a step.
 
     It is known of gpudash's workloads only. There, too, copies from memory that is not pinned may
     wait for earlier work.
     """
-    if waiting_settings(levers, snapshot.settings):
+    if waiting_settings(snapshot):
         return True
-    is_known = not snapshot.levers and snapshot.workload in CATALOGUE and step.pinned is not False
+    is_known = bool(snapshot.levers) and not snapshot.found and step.pinned is not False
     return False if is_known else None
 
 

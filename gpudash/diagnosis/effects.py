@@ -23,7 +23,7 @@ from gpudash.diagnosis.pass_effects import (
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
 from gpudash.protocol.answer import Gain
-from workloads.levers import Lever
+from gpudash.protocol.training import Lever
 
 ERROR = 0.03
 """The model's own error, as a part of the step."""
@@ -230,4 +230,4 @@ EFFECTS: Mapping[str, Effect] = {
 
 
 def helps_of(lever: Lever) -> dict[str, str]:
-    return {value: word for value, word in lever.helps.items() if word in EFFECTS}
+    return {value: word for value, word in lever.helps if word in EFFECTS}

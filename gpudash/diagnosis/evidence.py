@@ -17,7 +17,6 @@ from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.offers import levers_of
 from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.records import Settings
@@ -26,7 +25,6 @@ from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import SyncUse
-from workloads.levers import Lever
 
 GB = 1e9
 MIB = 2**20
@@ -263,20 +261,19 @@ def _own_code(measured: Measured) -> Iterator[str]:
         yield f"{ASK_PROFILE} if it waits or copies"
 
 
-def waiting_settings(levers: Iterable[Lever], settings: Settings) -> Settings:
+def waiting_settings(snapshot: Snapshot) -> Settings:
+    settings = snapshot.settings
     return {
         one.name: settings[one.name]
-        for one in levers
-        if one.name in settings
-        and any(wait.items() <= dict(settings).items() for wait in one.waits)
+        for one in snapshot.levers
+        if one.name in settings and any(set(wait) <= settings.items() for wait in one.waits)
     }
 
 
 def _host(measured: Measured) -> Iterator[str]:
     snapshot, step = measured.snapshot, measured.step
     yield f"the host is busy {measured.share(step.host_ms)} {measured.of_step}"
-    levers = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
-    waits = dict(waiting_settings(levers, snapshot.settings))
+    waits = waiting_settings(snapshot)
     if step.pinned is False:
         waits["pin_memory"] = "off"
     names = " and ".join(f"{name}={value}" for name, value in waits.items())

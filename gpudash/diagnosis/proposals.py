@@ -1,6 +1,6 @@
 """Propose what an A/B should try: the levers by what they gain, for each second of trying."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of, helps_of
@@ -8,14 +8,17 @@ from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.offers import OF_TRAINING, refusal
 from gpudash.protocol.answer import Gain, Try
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from workloads.levers import NEXT, Count, Effect, Lever, LeverError
+from workloads.levers import NEXT, Effect
 
+OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
+"""Levers that change what is trained, not how fast: proposed after all others, and tuned only if
+the user names them."""
 TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60
@@ -50,7 +53,6 @@ def loader_workers(settings: Settings) -> int:
 def proposals(
     model: Model,
     snapshot: Snapshot,
-    levers: Sequence[Lever],
     step: RecentStep,
     *,
     outside: bool = False,
@@ -61,7 +63,7 @@ def proposals(
     that leave it. Where the limit is `outside` of the step, only the loader's levers may help: it
     may be late for the same reason.
     """
-    known = {one.name: one for one in levers if not refusal(one.name, snapshot.levers)}
+    known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
     proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
     estimated = [
@@ -94,7 +96,7 @@ def _estimated(
     lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep
 ) -> Iterator[_Judged]:
     settings = snapshot.settings
-    before = settings.get(lever.name, lever.default_text)
+    before = settings.get(lever.name, lever.default)
     if lever.needs_gpu and not step.on_gpu:
         return
     is_fed = settings.get("data", "loader") != "loader"
@@ -139,15 +141,15 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
         return None
     try:
         value = lever.step(active, +1) if named == NEXT else named
-        if lever.name == "num_workers" and isinstance(lever, Count):
+        if lever.name == "num_workers" and lever.kind == "count":
             needed = workers_needed(step, int(active))
             while int(value) < min(needed, lever.maximum):
                 value = lever.step(value, +1)  # a need is an estimate: it moves within a step
             most = _most_workers(step, int(active)) or int(value)
             value = lever.canonical(str(min(int(value), most)))
-    except LeverError:
+    except ValueError:
         return None
-    higher = not isinstance(lever, Count) or int(value) > int(active)
+    higher = lever.kind != "count" or int(value) > int(active)
     return value if value != active and higher else None
 
 
@@ -195,7 +197,7 @@ def _proven(
     for one in verdicts:
         if one.lever not in known or not one.proven or not is_of_now(one, settings):
             continue
-        before = settings.get(one.lever, known[one.lever].default_text)
+        before = settings.get(one.lever, known[one.lever].default)
         if before not in (one.a, one.b):
             continue
         value = one.a if before == one.b else one.b

@@ -94,7 +94,7 @@ def _is_kept(shown: ComparisonShown, snapshot: Snapshot) -> bool:
 
 def _levers(snapshot: Snapshot, code: Callable[[str, str], OwnLine | None]) -> Iterator[str]:
     """Yield the levers that are not as the training itself has them; of one, the line for it."""
-    set_here = changed(snapshot.workload, snapshot.settings, snapshot.levers)
+    set_here = changed(snapshot.settings, snapshot.levers)
     own = code(*next(iter(set_here.items()))) if len(set_here) == 1 else None
     if own is not None:
         yield fmt.clip(_line("code", f"{own.where}   {own.after}"), WIDTH)

@@ -10,9 +10,9 @@ from gpudash.errors import UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
-from gpudash.protocol.training import Device, LeverOffer
+from gpudash.protocol.training import Device, Lever
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result
-from workloads import CATALOGUE
 from workloads.levers import phrase
 
 
@@ -50,12 +50,13 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
         words += ["--starts", str(starts)]
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
+    levers = reference_levers(workload, shown.settings)
     if plan.command:
         return shlex.join([*words, "--", *_as_typed(plan.command)])
-    if workload not in CATALOGUE:
+    if not levers:
         asked = shlex.join([*words, "--"])
         raise UsageError(f"the arguments of {workload} are not known here: {asked} COMMAND asks it")
-    for name, value in changed(workload, shown.settings).items():
+    for name, value in changed(shown.settings, levers).items():
         words += ["--set", f"{name}={value}"]
     if plan.nproc > 1:
         words += ["--nproc", str(plan.nproc)]
@@ -87,18 +88,15 @@ def result_text(result: Result, device: Device | None) -> str:
 
 def _where(workload: str, device: Device | None, settings: Settings) -> str:
     name = f"{workload} on {device.name}" if device else workload
-    return ", ".join([name, *filter(None, [phrase(changed(workload, settings))])])
+    moved = changed(settings, reference_levers(workload, settings))
+    return ", ".join([name, *filter(None, [phrase(moved)])])
 
 
-def changed(workload: str, settings: Settings, offers: Iterable[LeverOffer] = ()) -> Settings:
-    """Compare a script's levers with its `offers`; without any, return all."""
-    entry = CATALOGUE.get(workload)
-    if entry is None:
-        own = {offer.name: offer.default for offer in offers}
-        return {name: value for name, value in settings.items() if own.get(name) != value}
-    defaults = {lever.name: lever.default_text for lever in entry.levers_with(settings)}
+def changed(settings: Settings, levers: Iterable[Lever]) -> Settings:
+    """Return the settings that differ from the training's own; all, if its levers are not known."""
+    known = {lever.name: lever for lever in levers}
     return {
         name: value
         for name, value in settings.items()
-        if name in defaults and (value != defaults[name] or name in entry.on_cpu)
+        if not known or (name in known and (value != known[name].default or known[name].on_cpu))
     }

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..protocol.records import Settings
-from ..protocol.training import LeverOffer
+from ..protocol.training import Lever
 from .offers import absent, on_off
 from .training_objects import Call, TrainingObjects, alive, each_tensor, modules_of
 
@@ -45,12 +45,12 @@ class ChannelsLast:
             self._on = self._default = any(map(_is_channels_last, self._weights()))
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         why = self._refusal()
         if why:
             default = on_off(self._default)
             return (absent("channels_last", why, summary=SUMMARY, source=SOURCE, value=default),)
-        offer = LeverOffer(
+        offer = Lever(
             name="channels_last",
             kind="switch",
             default=on_off(self._default),

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from ..protocol.records import Settings
-from ..protocol.training import LeverOffer
+from ..protocol.training import Lever
 from .offers import absent, on_off
 from .training_objects import Call, Root, TrainingObjects, modules_of
 
@@ -50,11 +50,11 @@ class Compile:
         self._own = any(_refusal(root) == COMPILED for root in self._roots)
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         why, own = self._refusal(), on_off(self._own)
         if why and not self._on:
             return (absent("compile", why, summary=SUMMARY, source=SOURCE, value=own),)
-        offer = LeverOffer(
+        offer = Lever(
             name="compile",
             kind="switch",
             default=own,

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 
 from ..protocol.records import Settings, replace
-from ..protocol.training import LeverOffer
+from ..protocol.training import Lever
+from .known import FROZEN
 from .offers import Computing
 from .training_objects import Call, TrainingObjects, modules_of
 
-PREFIX = "frozen_"
 WHOLE = "TF32 is switched for all models: move precision"
 
 
@@ -23,18 +23,18 @@ class FrozenLevers:
         self._family.update(found._replace(roots=found.frozen, optimizer_refs=()))
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return tuple(map(_renamed, self._family.offers)) if self._is_there else ()
 
     @property
     def settings(self) -> Settings:
         if not self._is_there:
             return {}
-        return {PREFIX + name: value for name, value in self._family.settings.items()}
+        return {FROZEN + name: value for name, value in self._family.settings.items()}
 
     def apply(self, wanted: Settings) -> None:
         """Put nothing in force without a wish for these models."""
-        own = {name: wanted.get(PREFIX + name) for name in self._family.settings}
+        own = {name: wanted.get(FROZEN + name) for name in self._family.settings}
         if None not in own.values():
             self._family.apply({name: value for name, value in own.items() if value is not None})
 
@@ -42,7 +42,7 @@ class FrozenLevers:
         return self._family.around()
 
 
-def _renamed(offer: LeverOffer) -> LeverOffer:
+def _renamed(offer: Lever) -> Lever:
     choices, impossible = offer.choices, dict(offer.impossible)
     if "tf32" in choices and offer.default != "tf32":
         choices = tuple(one for one in choices if one != "tf32")
@@ -53,7 +53,7 @@ def _renamed(offer: LeverOffer) -> LeverOffer:
         refusal = ", ".join(dict.fromkeys(impossible.values()))
     return replace(
         offer,
-        name=PREFIX + offer.name,
+        name=FROZEN + offer.name,
         summary=f"The same for models without an optimizer. {offer.summary}",
         choices=choices,
         impossible=tuple(impossible.items()),

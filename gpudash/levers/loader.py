@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from ..instrument.guard import is_from_handler
 from ..protocol.records import Settings
-from ..protocol.training import LeverKind, LeverOffer
+from ..protocol.training import Lever
 from ..training.commanded import Refusal
 from .handover import (
     Handovers,
@@ -28,6 +28,7 @@ from .handover import (
     try_out,
     try_out_between,
 )
+from .known import KNOWN, MOST
 from .offers import UNKNOWN, absent, on_off
 from .rehearsal import reason
 from .training_objects import Feed, TrainingObjects
@@ -71,11 +72,6 @@ def warning(feed: Feed) -> str:
     return ""
 
 
-KINDS: dict[str, LeverKind] = {
-    "num_workers": "count",
-    "prefetch_factor": "count",
-    "pin_memory": "switch",
-}
 SUMMARIES = {
     "num_workers": "Loader processes that make batches; helps while the step waits for data and "
     "cores are free. 0 loads in the training process.",
@@ -90,7 +86,6 @@ HELPS = {
     "pin_memory": (("on", "pinned copy"),),
 }
 SOURCE = "torch.utils.data.DataLoader"
-MOST = 256
 
 
 class _LoaderSettings(NamedTuple):
@@ -153,7 +148,7 @@ class LoaderLevers:
         self._device = found.device
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return tuple(self._offer(name) for name in SUMMARIES)
 
     @property
@@ -211,19 +206,19 @@ class LoaderLevers:
     def _loader(self) -> DataLoader[Any] | None:
         return self._feed.loader() if self._feed else None
 
-    def _offer(self, name: str) -> LeverOffer:
+    def _offer(self, name: str) -> Lever:
         summary = SUMMARIES[name]
         default = self._own.settings[name] if self._own else UNKNOWN
         why = self._refusal(name)
         if why:
             return absent(name, why, summary=summary, source=SOURCE, value=default)
         most = self._most(name)
-        is_full = KINDS[name] == "count" and most < MOST
+        is_number = isinstance(KNOWN[name], range)
         needs = _why_workers(self._loader()) if name == "num_workers" else ""
-        full = f"{PLACE} has no room for more batches" if is_full else ""
-        return LeverOffer(
+        full = f"{PLACE} has no room for more batches" if is_number and most < MOST else ""
+        return Lever(
             name=name,
-            kind=KINDS[name],
+            kind="count" if is_number else "switch",
             default=default,
             minimum=1 if needs or name == "prefetch_factor" else 0,
             maximum=most,
@@ -300,7 +295,7 @@ def _most_ahead(loader: _LoaderSettings | None) -> int:
     return 0 if loader is None else loader.num_workers * loader.prefetch_factor
 
 
-def batch_size(feed: Feed | None) -> LeverOffer:
+def batch_size(feed: Feed | None) -> Lever:
     loader: Any = feed.loader() if feed else None
     owners = (loader, getattr(loader, "batch_sampler", None))
     sizes = (getattr(one, "batch_size", None) for one in owners)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..protocol.records import Settings
-from ..protocol.training import SCRIPT, LeverOffer
+from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import Refusal
 from .training_objects import Call, TrainingObjects
 
@@ -16,7 +16,7 @@ class Family(Protocol):
     """Levers that are implemented together."""
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]: ...
+    def offers(self) -> tuple[Lever, ...]: ...
 
     @property
     def settings(self) -> Settings: ...
@@ -34,8 +34,8 @@ class Computing(Family, Protocol):
     def around(self) -> Callable[[Call], Call] | None: ...
 
 
-def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> LeverOffer:
-    return LeverOffer(
+def absent(name: str, why: str, *, summary: str, source: str, value: str = UNKNOWN) -> Lever:
+    return Lever(
         name=name,
         kind="choice",
         default=value,
@@ -54,11 +54,11 @@ def choice(
     summary: str,
     source: str,
     helps: tuple[tuple[str, str], ...] = (),
-) -> LeverOffer:
+) -> Lever:
     """Offer the script's own value, and those that `why_not` has no reason for."""
     impossible = {value: why for value, why in why_not.items() if why and value != own}
     possible = [value for value in why_not if value not in impossible and value != own]
-    return LeverOffer(
+    return Lever(
         name=name,
         kind="choice",
         default=own,
@@ -72,7 +72,7 @@ def choice(
     )
 
 
-def canonical(offer: LeverOffer, text: str) -> str:
+def canonical(offer: Lever, text: str) -> str:
     """Return a value in its canonical spelling. Raises Refusal."""
     if text == SCRIPT:
         return offer.default
@@ -81,19 +81,10 @@ def canonical(offer: LeverOffer, text: str) -> str:
             raise Refusal(f"{offer.name}={text}: {why}")
     if offer.refusal:
         raise Refusal(f"{offer.name}: {offer.refusal}")
-    if offer.kind != "count":
-        valid = ("off", "on") if offer.kind == "switch" else offer.choices
-        if text in valid:
-            return text
-        raise Refusal(f"{offer.name}: {text!r} is not valid; valid: {', '.join(valid)}")
-    digits = text.isascii() and text.isdigit() and len(text) <= len(str(offer.maximum))
-    if digits and offer.minimum <= int(text) <= offer.maximum:
-        return str(int(text))
-    because = f" ({offer.bound})" if offer.bound else ""
-    raise Refusal(
-        f"{offer.name}: {text!r} is not valid; "
-        f"valid: a whole number from {offer.minimum} to {offer.maximum}{because}"
-    )
+    try:
+        return offer.canonical(text)
+    except ValueError:
+        raise Refusal(f"{offer.name}: {text!r} is not valid; valid: {offer.valid}") from None
 
 
 def on_off(value: bool) -> str:  # noqa: FBT001  # it is the value

@@ -30,7 +30,7 @@ from torch.utils._foreach_utils import _get_foreach_kernels_supported_devices
 from torch.utils.hooks import RemovableHandle
 
 from ..protocol.records import Settings
-from ..protocol.training import SCRIPT, LeverOffer
+from ..protocol.training import SCRIPT, Lever
 from .offers import UNKNOWN, choice
 from .rehearsal import reason
 from .training_objects import Root, TrainingObjects, alive
@@ -67,7 +67,7 @@ class OptimizerForm:
             self._own = _own_form(found.optimizers)
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return (
             choice(
                 "fused_optimizer",

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from ..instrument.private_torch import has_newer_precision
 from ..protocol.records import Settings
-from ..protocol.training import SCRIPT, LeverOffer
+from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import Refusal
 from .compile import WRAPPED
 from .offers import choice
@@ -48,7 +48,7 @@ class Precision:
         self._own = _own_precision(found, self._script_tf32 or _Tf32.now())
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         return (
             choice(
                 "precision",

@@ -10,7 +10,7 @@ import torch
 
 from ..protocol.inspections import Timing
 from ..protocol.records import Settings, replace
-from ..protocol.training import LeverOffer
+from ..protocol.training import Lever
 from ..training.commanded import Refusal
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
@@ -93,7 +93,7 @@ class ScriptLevers:
         self._wrap()
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]:
+    def offers(self) -> tuple[Lever, ...]:
         offers = (offer for family in self._families for offer in family.offers)
         return (self._batch_size, *map(self._refused, offers))
 
@@ -177,7 +177,7 @@ class ScriptLevers:
                 usual[has_gradients] = self._timed(has_gradients=has_gradients)
         for models in self._models:
             for offer in (offer for family in models.others for offer in family.offers):
-                for value in () if offer.refusal or self._refusal else _values(offer):
+                for value in () if offer.refusal or self._refusal else offer.values:
                     if value == before[offer.name]:
                         continue
                     try:
@@ -253,7 +253,7 @@ class ScriptLevers:
     def _defaults_of(self, families: Iterable[Family]) -> Settings:
         return {offer.name: offer.default for family in families for offer in family.offers}
 
-    def _refused(self, offer: LeverOffer) -> LeverOffer:
+    def _refused(self, offer: Lever) -> Lever:
         if not self._refusal:
             return offer
         return replace(offer, refusal=self._refusal, impossible=())
@@ -261,10 +261,6 @@ class ScriptLevers:
 
 def _unchanged(call: Call) -> Call:
     return call
-
-
-def _values(offer: LeverOffer) -> tuple[str, ...]:
-    return ("off", "on") if offer.kind == "switch" else offer.choices
 
 
 def _refusal(found: TrainingObjects) -> str | None:

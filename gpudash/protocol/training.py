@@ -188,18 +188,23 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
 
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
+SWITCH = ("off", "on")
+MOST_DIGITS = 100
+"""Of a number that may be out of bounds."""
 SCRIPT = "script"
 """Names the value that the script itself has: of any lever in a command, and in an offer where the
 script's own is none of the others, such as groups of an optimizer that differ."""
 
 
-class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
-    """A lever of a training that is in no catalogue; a `workloads.levers.Lever` as a message."""
+class Lever(Record, frozen=True, kw_only=True, tag=False):
+    """A lever of a training: what it is now, and the values that it takes here."""
 
     name: str
     kind: LeverKind
     default: str
-    """The training's own value, as last read from its objects."""
+    """The training's own value; of a script, as last read from its objects."""
+    on_cpu: str = ""
+    """The default on a CPU, if that is another one."""
     choices: tuple[str, ...] = ()
     minimum: int = 0
     maximum: int = 0
@@ -222,13 +227,55 @@ class LeverOffer(Record, frozen=True, kw_only=True, tag=False):
     impossible: tuple[tuple[str, str], ...] = ()
     """Choices that cannot be made here, each with the reason as a clause."""
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """All valid values, if they are names; empty for a number."""
+        return SWITCH if self.kind == "switch" else self.choices
+
+    @property
+    def valid(self) -> str:
+        """The valid values, for a message or a table."""
+        if self.kind != "count":
+            return ", ".join(self.values)
+        because = f" ({self.bound})" if self.bound else ""
+        return f"a whole number from {self.minimum} to {self.maximum}{because}"
+
+    def canonical(self, text: str) -> str:
+        """Return a value in its one spelling. Raises ValueError."""
+        if self.kind != "count":
+            return self.values[self.values.index(text)]
+        number = _number(text, len(str(self.maximum)))
+        if not self.minimum <= number <= self.maximum:
+            raise ValueError(text)
+        return str(number)
+
+    def step(self, text: str, direction: int) -> str:
+        """Return the neighbouring value, upwards (+1) or downwards (-1). Raises ValueError.
+
+        Numbers go to the next power of two. The present one may be out of bounds, of an older
+        recording.
+        """
+        if self.kind != "count":
+            return self.values[(self.values.index(text) + direction) % len(self.values)]
+        number = _number(text, MOST_DIGITS)
+        above = 1 << number.bit_length()  # strictly above
+        below = 1 << max((number - 1).bit_length() - 1, 0) if number > 1 else 0
+        return str(min(max(above if direction > 0 else below, self.minimum), self.maximum))
+
+
+def _number(text: str, most_digits: int) -> int:
+    # int() would also accept "1_0", " 8" and digits other than 0-9
+    if not (text.isascii() and text.isdigit()) or len(text) > most_digits:
+        raise ValueError(text)
+    return int(text)
+
 
 class Offered(Record, frozen=True, kw_only=True):
     """What was found in a user's script; sent again when more is known."""
 
     found: str
     """One line: `AdamW, root GPT, 4 backward passes a step, no DataLoader`."""
-    levers: tuple[LeverOffer, ...] = ()
+    levers: tuple[Lever, ...] = ()
     complete: bool = True
     """False while models that were just found may still be called: other levers may follow."""
 
@@ -238,8 +285,7 @@ class Described(Record, frozen=True, kw_only=True):
 
     summary: str
     source: str
-    on_cpu: Settings
-    levers: tuple[LeverOffer, ...]
+    levers: tuple[Lever, ...]
 
 
 class Unfit(Record, frozen=True, kw_only=True):

@@ -3,8 +3,8 @@
 import msgspec
 
 from gpudash.format import plain
-from gpudash.offers import lever_of
 from gpudash.protocol.training import Described, Description
+from gpudash.reference_levers import from_record
 from gpudash.run import child
 from workloads import CATALOGUE, Entry, add
 from workloads.levers import LeverError
@@ -34,8 +34,8 @@ def find(name: str) -> Entry:
             name=name,
             summary=plain(description.summary),
             source=description.source,
-            levers=tuple(map(lever_of, description.levers)),
+            levers=tuple(map(from_record, description.levers)),
             module="workloads.own.adapter",
-            on_cpu=description.on_cpu,
+            on_cpu={one.name: one.on_cpu for one in description.levers if one.on_cpu},
         )
     )

@@ -18,7 +18,7 @@ from ..levers.training_objects import Redirects, TrainingObjects, modules_of
 from ..protocol.commands import AnyCommand, Pause, Slow, Stop
 from ..protocol.inspections import Timing
 from ..protocol.records import Settings
-from ..protocol.training import SCRIPT, LeverOffer
+from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import CommandedTraining, Levers
 
 NO_PAUSE = "the other processes would wait for this one, and give up"
@@ -52,7 +52,7 @@ class FollowedLevers(Levers, Protocol):
     """Levers that act on what is found in a script, as `gpudash.levers.ScriptLevers`."""
 
     @property
-    def offers(self) -> tuple[LeverOffer, ...]: ...
+    def offers(self) -> tuple[Lever, ...]: ...
 
     def timings(self) -> tuple[Timing, ...]:
         """Time the roots' newest calls with each value of what computes; nothing is compiled."""

@@ -12,14 +12,15 @@ from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
 from gpudash.handout import wording
-from gpudash.offers import levers_of, refusal
+from gpudash.offers import canonical
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import aside
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
-from workloads.levers import AUTO, Lever, phrase
+from workloads.levers import AUTO, phrase
 from workloads.standard_levers import usable_cores
 
 MOST_PAIRS = 10_000
@@ -55,7 +56,7 @@ class AbControl:
         """Raise LeverError if `text` is no value of the lever."""
         lever = self._levers.lever(name)
         self.check_comparable(lever)
-        a, b = self._levers.value(lever), lever.canonical(text)
+        a, b = self._levers.value(lever), canonical(lever, text)
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
         if b == AUTO:
@@ -95,13 +96,10 @@ class AbControl:
     @property
     def asks_numbers(self) -> bool:
         """Whether a tune could try levers that compute other numbers, and nobody has agreed."""
-        levers = self._offered()
-        return not self._levers.agreed and any(lever.numerics for lever in levers)
+        return not self._levers.agreed and any(lever.numerics for lever in self._offered())
 
     def _offered(self) -> tuple[Lever, ...]:
-        snapshot = self._run.snapshot
-        offered = levers_of(snapshot.workload, snapshot.settings, snapshot.levers)
-        return tuple(one for one in offered if refusal(one.name, snapshot.levers) is None)
+        return tuple(one for one in self._levers.all if one.refusal is None)
 
     def tune(self, *, numerics: bool) -> str:
         from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
@@ -116,7 +114,6 @@ class AbControl:
             self._offered(),
             snapshot.settings,
             tries=answer.tries if answer is not None else (),
-            offers=snapshot.levers,
             numerics=numerics,
             on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
             cores=usable_cores(),
@@ -194,7 +191,7 @@ class AbControl:
         now, shown = self._levers.value(lever), self._run.snapshot.comparison
         if shown is None or shown.lever != lever.name or shown.failure is not None:
             answer = self._run.snapshot.answer
-            tries = answer.tries if answer is not None and now == lever.default_text else ()
+            tries = answer.tries if answer is not None and now == lever.default else ()
             return next((one.value for one in tries if one.lever == lever.name), now)
         return shown.b if now == shown.a or not shown.is_over else now
 

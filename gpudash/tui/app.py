@@ -37,7 +37,6 @@ from gpudash.tui.screens.main import REMEMBERED, MainScreen
 from gpudash.tui.screens.replay import ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.live import owner_lines, owners_title
-from workloads import CATALOGUE
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player
@@ -89,7 +88,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         """The screen below all dialogs."""
         self.main_screen.last_start_s = self._remembered.starts_s.get(self._start_of(plan))
         # a script's output comes first, as without gpudash
-        prints = plan.workload not in CATALOGUE and player is None
+        prints = not self.control.snapshot.levers and player is None
         usual = "output" if prints else self._remembered.pane or "history"
         self.main_screen.chosen_tab = look.pane or usual
         self.main_screen.keys = keys

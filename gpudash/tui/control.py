@@ -63,11 +63,8 @@ class Control(RunState):
         try:
             self.engine.start(listener)
         except GpudashError as error:
-            self.snapshot = Snapshot(
-                state="failed",
-                status=str(error),
-                workload=self.plan.workload,
-                settings=self.plan.settings,
+            self.snapshot = msgspec.structs.replace(
+                self.snapshot, state="failed", status=str(error), settings=self.plan.settings
             )
             raise
         self.begun = True

@@ -151,7 +151,7 @@ def is_pausing(snapshot: Snapshot) -> bool:
 
 def fixed(lever: str, snapshot: Snapshot) -> str | None:
     """Return why a lever cannot be changed in this training, after its name; None if it can."""
-    reason = refusal(lever, snapshot.levers)
+    reason = refusal(lever, snapshot.levers if snapshot.found else ())
     return f"{lever}: {fmt.plain(reason)}" if reason else None
 
 

@@ -13,7 +13,6 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.change_axis import ChangeInterval
 from gpudash.tui.lever_values import LeverRow
-from workloads.levers import Switch
 
 NO_DIFFERENCE = "no difference"
 
@@ -92,8 +91,8 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
             state="A/B runs",
             is_running=True,
         )
-    if row.refusal or not row.acts:
-        why = row.refusal or "needs a GPU"
+    if row.lever.refusal or not row.acts:
+        why = row.lever.refusal or "needs a GPU"
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state=why)
     number, proof = _newest(name, row.value, snapshot.verdicts)
     is_fresh = proof is not None and is_of_now(proof, settings)
@@ -106,7 +105,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
         return _proposed(row, proposed)
     if _is_idle(row, settings):
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state="no loader here")
-    after = row.lever.step(row.value, 1) if isinstance(row.lever, Switch) else ""
+    after = row.lever.step(row.value, 1) if row.lever.kind == "switch" else ""
     standing, worth, state = Standing.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
     if name in answer.minor:
         standing, worth, state = Standing.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"

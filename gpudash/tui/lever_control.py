@@ -12,14 +12,14 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.errors import UsageError
 from gpudash.handout import wording
-from gpudash.offers import NEEDS_ROOT, levers_of, of_driver, refusal
+from gpudash.offers import NEEDS_ROOT, canonical, of_driver
 from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result
 from gpudash.tui.keys import fixed, why_not
 from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState
-from workloads import CATALOGUE
-from workloads.levers import Lever, LeverError, find, phrase, resolve
+from workloads.levers import LeverError, find, phrase
 
 MOST_EDITS = 200
 Way: TypeAlias = Literal["undo", "redo"]
@@ -93,8 +93,7 @@ class LeverControl:
 
     @property
     def all(self) -> tuple[Lever, ...]:
-        snapshot = self._run.snapshot
-        return levers_of(self._run.workload, snapshot.settings, snapshot.levers)
+        return self._run.snapshot.levers
 
     def lever(self, name: str) -> Lever:
         """Raise LeverError for an unknown name, and UsageError if no levers are known yet."""
@@ -113,7 +112,9 @@ class LeverControl:
             return self._run.snapshot.settings
         planned: Settings = {**self._on_cpu_values, **self._run.plan.settings}
         with suppress(LeverError):  # the engine reports it at the start
-            planned = resolve(self.all, planned)
+            planned = {
+                one.name: canonical(one, planned.get(one.name, one.default)) for one in self.all
+            }
         return planned
 
     @property
@@ -138,22 +139,19 @@ class LeverControl:
         return device.kind == "cpu" if device is not None else self._run.plan.device == "cpu"
 
     @property
-    def _on_cpu_values(self) -> Mapping[str, str]:
-        entry = CATALOGUE.get(self._run.workload)
-        return entry.on_cpu if entry and self._on_cpu else {}
+    def _on_cpu_values(self) -> Settings:
+        return {one.name: one.on_cpu for one in self.all if one.on_cpu and self._on_cpu}
 
     def acts(self, name: str) -> bool:
         """Whether the lever has an effect on this device."""
-        offered = levers_of(self._run.workload, self.active)
-        lever = next((one for one in offered if one.name == name), None)
-        return not (self._on_cpu and lever is not None and lever.needs_gpu)
+        return not self._on_cpu or not any(one.needs_gpu for one in self.all if one.name == name)
 
     def values(self, lever: Lever) -> tuple[MeasuredValue, ...]:
-        default = self._on_cpu_values.get(lever.name, lever.default_text)
+        default = self._on_cpu_values.get(lever.name, lever.default)
         return measured_values(lever, self.value(lever), default, self.active, self._run.snapshot)
 
     def value(self, lever: Lever) -> str:
-        return self.wanted.get(lever.name, lever.default_text)
+        return self.wanted.get(lever.name, lever.default)
 
     def rows(self) -> tuple[LeverRow, ...]:
         active, wanted, snapshot = self.active, self.wanted, self._run.snapshot
@@ -164,11 +162,10 @@ class LeverControl:
             shown = newest.get(name)
             return LeverRow(
                 lever=lever,
-                value=active.get(name, lever.default_text),
+                value=active.get(name, lever.default),
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
                 acts=self.acts(name),
-                refusal=refusal(name, snapshot.levers),
-                keeps_weights=bool(snapshot.levers),
+                keeps_weights=bool(snapshot.found),
                 forecast=str(fitting(lever, active, snapshot) or ""),
                 context=wording.context(shown, active) if shown else "",
             )
@@ -180,12 +177,12 @@ class LeverControl:
     def change(self, lever: Lever, text: str) -> None:
         """Raise LeverError, which lists the valid values."""
         self.check_settable(lever.name)
-        self.set({lever.name: lever.canonical(text)})
+        self.set({lever.name: canonical(lever, text)})
 
     def step(self, name: str, direction: int) -> None:
         self.check_settable(name)
         lever = self.lever(name)
-        self.change(lever, lever.step(lever.canonical(self.value(lever)), direction))
+        self.change(lever, lever.step(canonical(lever, self.value(lever)), direction))
 
     def use_row(self, result: Result) -> None:
         self._check_levers()
@@ -231,7 +228,8 @@ class LeverControl:
 
     def check_numbers(self, settings: Mapping[str, str]) -> None:
         """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
-        for offer in () if self.agreed else self._run.snapshot.levers:
+        of_script = self._run.snapshot.found and not self.agreed
+        for offer in self.all if of_script else ():
             value = settings.get(offer.name, offer.default)
             if offer.numerics and value != offer.default:
                 script, setting = fmt.plain(self._run.workload), phrase({offer.name: value})

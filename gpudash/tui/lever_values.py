@@ -6,8 +6,8 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.forecast import Forecast, Need, forecast
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
-from workloads.levers import Lever
 
 STEPS_DOWN, STEPS_UP = 2, 4
 """Number of neighbouring values offered for a number."""
@@ -31,8 +31,6 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """The requested value that is not active yet."""
     acts: bool = True
     """Whether it has an effect on this device."""
-    refusal: str | None = None
-    """Why it cannot be changed in this training."""
     keeps_weights: bool = False
     """Whether a change keeps the weights, as in a user's script."""
     context: str = ""

@@ -15,6 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.protocol.training import Ability
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, runs_on
 from gpudash.tui.keys import is_pausing, key_for, why_not
 
@@ -42,7 +43,8 @@ class RunState:
         self._open_engine = open_engine
         self.plan = plan
         """The plan of the last start, or of the first one to come."""
-        self.snapshot = Snapshot(workload=plan.workload)
+        levers = reference_levers(plan.workload, plan.settings)
+        self.snapshot = Snapshot(workload=plan.workload, levers=levers)
         if player is not None:
             self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
         self.begun = False

@@ -49,6 +49,7 @@ from gpudash.protocol.training import (
 )
 from gpudash.ranks.job import Ranks
 from gpudash.ranks.recent import UNKNOWN, Rate
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import (
     AB,
     ASIDES,
@@ -172,8 +173,10 @@ class LiveView:
         whole = self.ranks.of_all(lead.report)
         ended_s = now_s if self._ended_s is None else self._ended_s
         verdicts = (one for workload, one in self._verdicts if workload == self._known.workload)
+        # only a script has to be asked for its levers
+        levers = self._known.levers or reference_levers(self._known.workload, self._known.settings)
         return Snapshot(
-            **asdict(self._known),
+            **asdict(self._known) | {"levers": levers},
             **rate._asdict(),
             state=self._word(),
             status=self._status(now_s),

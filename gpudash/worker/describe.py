@@ -9,8 +9,8 @@ import sys
 import msgspec
 
 from gpudash.imports import without_collecting
-from gpudash.offers import offer_of
 from gpudash.protocol.training import Described, Description, Unfit
+from gpudash.reference_levers import record_of
 from workloads.levers import LeverError
 from workloads.lifetime import die_with
 from workloads.own.loading import find
@@ -25,8 +25,7 @@ def describe(name: str) -> Description:
     return Described(
         summary=entry.summary,
         source=entry.source,
-        on_cpu=dict(entry.on_cpu),
-        levers=tuple(map(offer_of, entry.levers)),
+        levers=tuple(record_of(one, entry.on_cpu.get(one.name, "")) for one in entry.levers),
     )
 
 

@@ -159,6 +159,9 @@ def _tunable(name: str, first: str, values: Sequence[str]) -> Tunable:
     effect = NEW_LOADER if name in NEW_LOADER_LEVERS else NEXT_STEP
     if all(value.isdecimal() for value in values):
         most = max(map(int, values))
-        unknown = frozenset(map(str, range(most))) - {*values}
-        return Tunable(count(name, int(first), most, **effect), unknown, most=most)
+        unknown = {*map(str, range(most))} - {*values}
+        lever = count(
+            name, first, most, impossible=tuple((value, "") for value in unknown), **effect
+        )
+        return Tunable(lever, most=most)
     return Tunable(choice(name, *dict.fromkeys((first, *values)), **effect))

@@ -11,13 +11,14 @@ from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
 from gpudash.compare.tune.tunable import LeftOut, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
-from gpudash.offers import NO_FROZEN, OF_TRAINING, lever_of, offer_of
+from gpudash.diagnosis.proposals import OF_TRAINING
+from gpudash.offers import NO_FROZEN
 from gpudash.protocol.answer import Gain, Try
-from gpudash.protocol.training import LeverOffer, Progress
+from gpudash.protocol.training import Lever, Progress
+from gpudash.reference_levers import reference_levers
 from tests.compare.tunes import GRIDS, LEVERS, Noise, Simulation, made_up
 from tests.scripted_run import host, started
 from tests.scripted_worker import Conducted, Worker
-from workloads import CATALOGUE
 
 NOISES = {
     "1 %": Noise(0.01),
@@ -27,6 +28,7 @@ NOISES = {
 }
 COMPUTING = [grid for grid in GRIDS if "num_workers" not in grid.levers]
 LOADER = next(grid for grid in GRIDS if "num_workers" in grid.levers)
+ENCDEC = reference_levers("encdec", {})
 AT_LEISURE = Allowance(budget_s=1000.0)  # the scripted worker's warm-up steps last a second
 
 
@@ -140,8 +142,8 @@ def test_a_proof_of_equals_rarely_finds_a_difference_however_often_one_looks(bur
 # ── which levers ────────────────────────────────────────────────────────────────────────
 
 
-def chosen(names, settings=None, levers=CATALOGUE["encdec"].levers, **how):
-    settings = settings or {one.name: one.default_text for one in levers}
+def chosen(names, settings=None, levers=ENCDEC, **how):
+    settings = settings or {one.name: one.default for one in levers}
     found = choose([one for one in levers if one.name in names], settings, **how)
     return [one.name for one in found.tunables], {one.lever: one.why for one in found.left_out}
 
@@ -177,36 +179,34 @@ def test_what_computes_other_numbers_needs_a_yes():
 
 def test_what_cannot_help_here_is_left_out_with_the_reason():
     assert chosen(["pipelined"], on_gpu=False)[1] == {"pipelined": "it needs a GPU"}
-    resident = {one.name: one.default_text for one in CATALOGUE["encdec"].levers}
+    resident = {one.name: one.default for one in ENCDEC}
     resident["data"] = "resident"
     assert chosen(["num_workers"], resident)[1] == {"num_workers": "no loader makes the batches"}
 
 
 def test_a_script_says_what_it_refuses():
-    offer = LeverOffer(
+    offer = Lever(
         name="compile", kind="choice", default="off", choices=("off",), summary="", source="",
         refusal="the model is compiled already",
     )  # fmt: skip
-    levers = [LEVERS["compile"].lever]
-    found = choose(levers, {"compile": "off"}, offers=(offer,))
+    found = choose([offer], {"compile": "off"})
     assert [one.why for one in found.left_out] == ["the model is compiled already"]
 
 
 def test_levers_of_frozen_models_are_left_out_where_no_such_model_is():
     lever = LEVERS["channels_last"].lever
-    offer = offer_of(lever)
     named = ["channels_last", "frozen_channels_last"]
-    found = choose([lever], {"channels_last": "off"}, offers=(offer,), named=named)
+    found = choose([lever], {"channels_last": "off"}, named=named)
     assert [one.name for one in found.tunables] == ["channels_last"]
     assert found.left_out == (LeftOut(lever="frozen_channels_last", why=NO_FROZEN),)
 
 
 def test_a_number_without_another_value_is_left_out_with_what_bounds_it():
-    offer = LeverOffer(
+    offer = Lever(
         name="num_workers", kind="count", default="1", minimum=1, maximum=1, summary="", source="",
         bound="it needs one, and there is no room",
     )  # fmt: skip
-    found = choose([lever_of(offer)], {"num_workers": "1"}, offers=(offer,))
+    found = choose([offer], {"num_workers": "1"})
     why = "it has no other value here: it needs one, and there is no room"
     assert [one.why for one in found.left_out] == [why]
 
@@ -230,7 +230,7 @@ class Training(Worker):
         spread = lambda settings: step_ms(settings) * self.random.lognormvariate(0.0, noise)  # noqa: E731
         super().__init__(spread, *args[1:], **values)
         self.settings = {"batch_size": "8", "num_workers": "2"} | {
-            name: LEVERS[name].lever.default_text
+            name: LEVERS[name].lever.default
             for name in ("precision", "channels_last", "pipelined", "compile")
         }
         self.proven = dict(self.settings)
@@ -440,12 +440,12 @@ def test_what_is_sure_nevertheless_is_said_with_the_wait():
 
 def test_numbers_of_samples_are_needed_for_batch_sizes():
     worker = Training(lambda settings: 10.0 + int(settings["batch_size"]))
-    tune = Tuning([Tunable(CATALOGUE["encdec"].levers[1])], AT_LEISURE)
+    tune = Tuning([Tunable(ENCDEC[1])], AT_LEISURE)
     assert tune.tunables[0].name == "batch_size"
     Conducted(tune, worker).run()
     assert int(tune.best["batch_size"]) >= 64
     worker = Training(lambda settings: 10.0 + int(settings["batch_size"]))
     worker.samples = lambda _settings: None
-    tune = Tuning([Tunable(CATALOGUE["encdec"].levers[1])], AT_LEISURE)
+    tune = Tuning([Tunable(ENCDEC[1])], AT_LEISURE)
     Conducted(tune, worker).run()
     assert tune.failure == "it is not known how many samples a step has"

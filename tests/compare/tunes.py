@@ -15,7 +15,7 @@ from gpudash.compare.tune.search import ALLOWANCE, Allowance, NoCost, RoundCosts
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.records import Settings
-from workloads.levers import Choice, Count, Switch
+from gpudash.protocol.training import Lever
 
 WARMUP_STEPS = 2
 LOADER_S = 0.4
@@ -26,17 +26,25 @@ COMPILE_S = 20.0
 
 
 def switch(name, **about):
-    return Switch(name=name, default=False, summary="", source="", **about)
+    return Lever(name=name, kind="switch", default="off", summary="", source="", **about)
 
 
 def count(name, default, most, **about):
-    return Count(
-        name=name, default=default, minimum=0, maximum=most, summary="", source="", **about
+    return Lever(
+        name=name, kind="count", default=default, maximum=most, summary="", source="", **about
     )
 
 
 def choice(name, *choices, **about):
-    return Choice(name=name, default=choices[0], choices=choices, summary="", source="", **about)
+    return Lever(
+        name=name,
+        kind="choice",
+        default=choices[0],
+        choices=choices,
+        summary="",
+        source="",
+        **about,
+    )
 
 
 NEXT_STEP = {"effect": "next step"}
@@ -48,9 +56,9 @@ LEVERS = {
         switch("channels_last", **NEXT_STEP),
         switch("pipelined", **NEXT_STEP),
         switch("cuda_graph", **NEXT_STEP),
-        switch("compile", helps={"on": "fewer kernels"}, **NEXT_STEP),
+        switch("compile", helps=(("on", "fewer kernels"),), **NEXT_STEP),
         choice("fused_optimizer", "foreach", "fused", "single", **NEXT_STEP),
-        count("num_workers", 2, 16, **NEW_LOADER),
+        count("num_workers", "2", 16, **NEW_LOADER),
         switch("pin_memory", **NEW_LOADER),
         choice("loss", "nonzero", "where", "counted", "minmax", **NEXT_STEP),
     )
@@ -74,7 +82,7 @@ class Grid(NamedTuple):
 
     @property
     def start(self) -> Settings:
-        return {name: self.known[name].lever.default_text for name in self.levers}
+        return {name: self.known[name].lever.default for name in self.levers}
 
     def settings(self):
         """Every setting."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import Lever
 from gpudash.run.replayed import replayed
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
@@ -42,7 +42,7 @@ class Known(msgspec.Struct, frozen=True):
     best: tuple[str, ...]
     """The levers of which each is right to propose first."""
     cores: int
-    levers: tuple[LeverOffer, ...]
+    levers: tuple[Lever, ...]
     summary: Summary | None
     trials: tuple[Trial, ...]
 

@@ -8,7 +8,6 @@ from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.offers import levers_of
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary
@@ -56,9 +55,10 @@ def test_launches_take_no_longer_than_a_profile_has_besides_waits():
 
 
 def test_each_lever_helps_in_a_known_way():
-    offered = (one for name in NAMES for one in levers_of("", {}, recorded(name).known.levers))
+    offered = (one for name in NAMES for one in recorded(name).known.levers)
     of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
-    said = {helps for one in (*offered, *of_workloads) for helps in one.helps.values()}
+    helps = (dict(one.helps) for one in (*offered, *of_workloads))
+    said = {word for words in helps for word in words.values()}
     in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
     assert said == EFFECTS.keys() - in_frozen
     assert {one.removesuffix(" in frozen models") for one in in_frozen} <= said

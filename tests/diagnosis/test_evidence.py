@@ -26,7 +26,6 @@ from tests.diagnosis.trainings import (
     starved,
     two_streams,
 )
-from workloads import CATALOGUE
 
 # ── evidence ────────────────────────────────────────────────────────────────────────
 
@@ -152,8 +151,8 @@ def test_a_busy_hosts_evidence_has_the_time_in_which_a_kernel_runs():
     ],
 )
 def test_images_rotated_one_by_one_on_the_gpu_make_the_host_wait(chosen, waiting):
-    levers = CATALOGUE["augment"].levers
-    assert ("rotation" in waiting_settings(levers, chosen)) == waiting
+    snapshot = measured("augment", chosen=chosen)
+    assert ("rotation" in waiting_settings(snapshot)) == waiting
 
 
 def test_what_only_a_profile_shows_names_its_key():

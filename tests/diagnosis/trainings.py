@@ -9,7 +9,7 @@ from gpudash.protocol.session import ComparisonShown, Straggler
 from gpudash.protocol.training import Device
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.trace.summary import Summary
-from tests.tui.fake_engine import PHASES
+from tests.tui.fake_engine import PHASES, referred
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
@@ -28,17 +28,19 @@ def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, 
     values = {name: (value,) * ticks for name, value in times.items() if value is not None}
     values["steps_per_s"] = (1000 / times["step_ms"],) * ticks
     values |= {} if core_wait_pct is None else {"core_wait_pct": (core_wait_pct,) * ticks}
-    return Snapshot(
-        state="training",
-        workload=workload,
-        device=device,
-        settings=settings(workload, **(chosen or {})),
-        total_steps=5000,
-        steps_since_break=5000,
-        step_ms_p50=times["step_ms"],
-        phases=PHASES,
-        host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
-        series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+    return referred(
+        Snapshot(
+            state="training",
+            workload=workload,
+            device=device,
+            settings=settings(workload, **(chosen or {})),
+            total_steps=5000,
+            steps_since_break=5000,
+            step_ms_p50=times["step_ms"],
+            phases=PHASES,
+            host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
+            series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+        )
     )
 
 
@@ -89,6 +91,7 @@ def launching():
 def answered(snapshot, before=None, cores=8, profile=None):
     """The snapshot with the answer that is found of it; `before` was found long before."""
     known = None if before is None else Found(before.limit)
+    snapshot = referred(snapshot)
     found = find(snapshot, known, cores, profile)
     return changed(snapshot, answer=before if found is None else found.answer)
 

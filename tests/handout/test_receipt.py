@@ -7,7 +7,7 @@ from gpudash.handout.own_line import OwnLine
 from gpudash.handout.receipt import MOST_LINES, WIDTH, receipt
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
-from gpudash.protocol.training import Device, LeverOffer
+from gpudash.protocol.training import Device, Lever
 from gpudash.snapshot import Result, Snapshot
 
 changed = msgspec.structs.replace
@@ -16,7 +16,7 @@ NOW = OWN | {"num_workers": "4"}
 
 
 def offered(name, default):
-    return LeverOffer(name=name, kind="choice", default=default, summary="", source="")
+    return Lever(name=name, kind="choice", default=default, summary="", source="")
 
 
 def compared(lever, a, b, change, low, high, **values):

@@ -38,7 +38,7 @@ SLOPES = (
     session.Slope(part="loader", slope=0.9, low=0.8, high=1.0, modelled=(0.5, 1.0)),
     session.Slope(part="host", why_not="its steps are short"),
 )
-LEVER = training.LeverOffer(
+LEVER = training.Lever(
     name="num_workers",
     kind="count",
     default="2",

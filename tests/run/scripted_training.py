@@ -17,13 +17,13 @@ from gpudash import rendezvous
 from gpudash.instrument import stack_server
 from gpudash.protocol.commands import AnyCommand
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import Hello, LeverOffer, Offered
+from gpudash.protocol.training import Hello, Lever, Offered
 from tests.lives import in_process
 from tests.scripted_run import started
 from tests.scripted_worker import Worker
 
 LEVERS = (
-    LeverOffer(
+    Lever(
         name="num_workers",
         kind="count",
         default="2",
@@ -32,7 +32,7 @@ LEVERS = (
         summary="processes that load",
         source="DataLoader",
     ),
-    LeverOffer(
+    Lever(
         name="precision",
         kind="choice",
         default="script",
@@ -41,7 +41,7 @@ LEVERS = (
         summary="autocast",
         source="torch.autocast",
     ),
-    LeverOffer(
+    Lever(
         name="batch_size",
         kind="count",
         default="8",

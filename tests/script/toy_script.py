@@ -20,7 +20,7 @@ from gpudash.protocol.commands import Command
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import Timing
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer, Phase, Progress, Step
+from gpudash.protocol.training import Lever, Phase, Progress, Step
 from gpudash.rendezvous import Rendezvous
 from gpudash.script.driver import Driver
 from gpudash.training.commanded import Refusal
@@ -44,7 +44,7 @@ class FakeLevers:
         self.found = found
         self.settings: Settings = {"precision": "fp32", "compile": "off"}
         self.offers = tuple(
-            LeverOffer(name=name, kind="choice", default=value, summary=name, source="torch")
+            Lever(name=name, kind="choice", default=value, summary=name, source="torch")
             for name, value in self.settings.items()
         )
         self.entered: list[Settings] = []

@@ -20,6 +20,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Device, Phase
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import (
     Listener,
     Marker,
@@ -124,34 +125,36 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
     """A run in full swing."""
     on_cpu: dict[str, Any] = {"values": {"host_ms": 2.1, "cpu_pct": 380.0}}
     device = {} if on_gpu else on_cpu
-    return Snapshot(
-        state="training",
-        status="training",
-        elapsed_s=ticks * 0.5 + moved,
-        workload="encdec",
-        device=H200 if on_gpu else CPU,
-        settings=settings(pipelined="on"),
-        worker_pid=4242,
-        total_steps=12_345,
-        total_samples=98_760,
-        steps_since_break=4_000,
-        phases=PHASES,
-        steps_per_s=295.7 + math.sin(moved),
-        samples_per_s=2366.0 + 8 * math.sin(moved),
-        step_ms_p50=3.41,
-        step_ms_p95=3.92,
-        loss=0.6931,
-        gpu=gpu_sample() if on_gpu else None,
-        gpu_missing=None if on_gpu else NO_GPU,
-        host=HostReading(
-            at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0, "usable_cores": 16.0}
-        ),
-        series=series(ticks, on_gpu=on_gpu, moved=moved),
-        markers=(Marker(kind="change", at_s=ticks * 0.25, label="pipelined=on"),),
-        results=(
-            result(1, "batch_size=8, data=loader", 276.4, **device),
-            result(2, "pipelined=on", 295.7 + math.sin(moved), live=True, **device),
-        ),
+    return referred(
+        Snapshot(
+            state="training",
+            status="training",
+            elapsed_s=ticks * 0.5 + moved,
+            workload="encdec",
+            device=H200 if on_gpu else CPU,
+            settings=settings(pipelined="on"),
+            worker_pid=4242,
+            total_steps=12_345,
+            total_samples=98_760,
+            steps_since_break=4_000,
+            phases=PHASES,
+            steps_per_s=295.7 + math.sin(moved),
+            samples_per_s=2366.0 + 8 * math.sin(moved),
+            step_ms_p50=3.41,
+            step_ms_p95=3.92,
+            loss=0.6931,
+            gpu=gpu_sample() if on_gpu else None,
+            gpu_missing=None if on_gpu else NO_GPU,
+            host=HostReading(
+                at_s=0.0, values={"cpu_pct": 381.0, "worker_rss_mib": 3140.0, "usable_cores": 16.0}
+            ),
+            series=series(ticks, on_gpu=on_gpu, moved=moved),
+            markers=(Marker(kind="change", at_s=ticks * 0.25, label="pipelined=on"),),
+            results=(
+                result(1, "batch_size=8, data=loader", 276.4, **device),
+                result(2, "pipelined=on", 295.7 + math.sin(moved), live=True, **device),
+            ),
+        )
     )
 
 
@@ -175,10 +178,18 @@ def gpu_sample(**values: float | str) -> GpuReading:
     return GpuReading(at_s=0.0, index=3, uuid="GPU-0", name="NVIDIA H200", values=measured | values)
 
 
+def referred(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the levers of its workload, which a script has none of."""
+    own = snapshot.levers if snapshot.found else ()
+    levers = own or reference_levers(snapshot.workload, snapshot.settings)
+    return msgspec.structs.replace(snapshot, levers=levers)
+
+
 def answered(
     snapshot: Snapshot, answers: Answers | None = None, profile: Summary | None = None
 ) -> Snapshot:
     """The snapshot with its answer; unless it has one, that of `answers` after a look at it."""
+    snapshot = referred(snapshot)
     if snapshot.answer is not None:
         return snapshot
     answers = answers or Answers()

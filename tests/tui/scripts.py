@@ -2,7 +2,7 @@
 
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import Straggler
-from gpudash.protocol.training import LeverOffer, Phase
+from gpudash.protocol.training import Lever, Phase
 from gpudash.snapshot import RankRow, Snapshot
 from tests.tui.fake_engine import CPU, H200, gpu_sample
 from tests.tui.scenes import Stretch, changed, row_of, series_of
@@ -11,7 +11,7 @@ CAN = ("levers", "blocks", "pause", "record", "leave", "type")
 FOUND = "AdamW, root GPT, 4 backward passes a step, no DataLoader"
 NO_LOADER = "the script has no DataLoader"
 OFFERS = (
-    LeverOffer(
+    Lever(
         name="precision",
         kind="choice",
         default="fp32",
@@ -21,7 +21,7 @@ OFFERS = (
         helps=(("tf32", "tf32"), ("bf16", "bf16")),
         numerics=True,
     ),
-    LeverOffer(
+    Lever(
         name="compile",
         kind="switch",
         default="off",
@@ -31,7 +31,7 @@ OFFERS = (
         helps=(("on", "fewer kernels"),),
         numerics=True,
     ),
-    LeverOffer(
+    Lever(
         name="fused_optimizer",
         kind="choice",
         default="script",
@@ -40,7 +40,7 @@ OFFERS = (
         source="torch.optim",
         helps=(("fused", "one update"),),
     ),
-    LeverOffer(
+    Lever(
         name="num_workers",
         kind="count",
         default="0",
@@ -50,7 +50,7 @@ OFFERS = (
         source="DataLoader",
         refusal=NO_LOADER,
     ),
-    LeverOffer(
+    Lever(
         name="pin_memory",
         kind="switch",
         default="off",
@@ -59,10 +59,11 @@ OFFERS = (
         source="DataLoader",
         refusal=NO_LOADER,
     ),
-    LeverOffer(
+    Lever(
         name="batch_size",
-        kind="count",
-        default="",
+        kind="choice",
+        default="–",
+        choices=("–",),
         summary="Samples in a step.",
         source="DataLoader",
         refusal="the script sets its batch size itself",

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
-from gpudash.offers import levers_of
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result, Series, Snapshot
 from gpudash.tui.arrangement import LEAST, PanelChoice
 from gpudash.tui.cells import Parts
@@ -17,7 +17,6 @@ from tests.tui.comparisons import CONCLUDED, compared, comparing
 from tests.tui.driving import Driver, dashboard, showing, strips_of, text_of
 from tests.tui.fake_engine import answered, result, training
 from tests.tui.frames import frame
-from workloads.levers import Choice
 
 changed = msgspec.structs.replace
 
@@ -141,11 +140,11 @@ async def test_500_settings_scroll():
 
 
 async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monkeypatch):
-    levers = list(levers_of("encdec", {}))
+    levers = list(reference_levers("encdec", {}))
     at = next(index for index, one in enumerate(levers) if one.name == "precision")
     many = tuple(f"value_{n}" for n in range(60))
-    levers[at] = Choice(**vars(levers[at]) | {"choices": many, "default": many[0]})
-    monkeypatch.setattr("gpudash.tui.lever_control.levers_of", lambda *_: tuple(levers))
+    levers[at] = changed(levers[at], choices=many, default=many[0])
+    monkeypatch.setattr("tests.tui.fake_engine.reference_levers", lambda *_: tuple(levers))
     async with dashboard(snapshot=training()) as d:
         d.choose("precision")
         for size in [(120, 40), (80, 24), (60, 16)]:

@@ -8,7 +8,8 @@ from textual import events
 from textual.app import App
 
 from gpudash.protocol.readings import HostReading
-from gpudash.protocol.training import LeverOffer
+from gpudash.protocol.training import Lever
+from gpudash.reference_levers import reference_levers
 from gpudash.tui import app
 from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
@@ -16,11 +17,10 @@ from tests.tui.comparisons import compared
 from tests.tui.driving import strips_of
 from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, training
 from tests.tui.frames import control_of
-from workloads import CATALOGUE
-from workloads.levers import Choice, find
+from workloads.levers import find
 
 changed = msgspec.structs.replace
-LEVERS = CATALOGUE["encdec"].levers
+LEVERS = reference_levers("encdec", {})
 BATCH_SIZE, PIPELINED, MODEL = (find(LEVERS, n) for n in ("batch_size", "pipelined", "model_scale"))
 
 
@@ -30,7 +30,7 @@ def row(number, rate, /, **values):
 
 def offer(name, *choices):
     texts = {"summary": "", "source": ""}
-    return LeverOffer(name=name, kind="choice", default=choices[0], choices=choices, **texts)
+    return Lever(name=name, kind="choice", default=choices[0], choices=choices, **texts)
 
 
 def known(lever, now, rows, verdicts=(), default="8", **active):
@@ -93,6 +93,7 @@ def test_a_scripts_lever_shows_its_verdict_though_others_are_unknown():
     snapshot = changed(
         training(),
         workload="train.py",
+        found="AdamW",
         levers=offers,
         settings={"precision": "script"},
         verdicts=(changed(shown, settings={}),),
@@ -172,7 +173,8 @@ def test_no_estimate_for_another_lever_or_without_readings():
 
 ROWS = (row(2, 2583.0), row(3, 3626.0, batch_size="16"), row(6, 4690.0, batch_size="32"))
 SNAPSHOT = changed(training(), results=ROWS, verdicts=(verdict("8", "16", 0.4),))
-NAMES = Choice(
+NAMES = Lever(
+    kind="choice",
     name="שכבה",
     default="value-0",
     choices=(*(f"value-{n}" for n in range(59)), "ערך " * 40),
@@ -197,7 +199,7 @@ class Asking:
     async def open(self, lever=BATCH_SIZE, now="8", **how):
         while len(self.app.screen_stack) > 1:
             self.app.pop_screen()
-        values = measured_values(lever, now, lever.default_text, settings(), SNAPSHOT)
+        values = measured_values(lever, now, lever.default, settings(), SNAPSHOT)
         self.answers.clear()
         self.app.push_screen(Chooser(lever, now, values, **how), self.answers.append)
         await self.pilot.pause()
@@ -233,7 +235,8 @@ async def test_it_shows_what_is_known_of_the_values_and_no_rates():
     assert lines[-2] == "enter set · a A/B against 8 · c code · esc cancels"
 
 
-SIDES = Choice(
+SIDES = Lever(
+    kind="choice",
     name="side", default="left", choices=("auto", "left", "right"), effect="next step",
     summary="", source="",
 )  # fmt: skip

@@ -255,7 +255,7 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups(d)
     for key in KEYS:
         assert (f"{GROUPS[key.group]} · {key.help}" in titles) == key.palette
     for lever in d.app.control.levers.all:
-        others = {*lever.values, lever.default_text} - {d.app.control.levers.value(lever)}
+        others = {*lever.values, lever.default} - {d.app.control.levers.value(lever)}
         assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
     groups = [title.partition(" · ")[0] for title in titles]
     assert [*dict.fromkeys(groups)] == [

@@ -5,20 +5,23 @@ import pytest
 
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.charts.change_axis import shared_axis
 from gpudash.tui.ledger import Standing, ledger
 from gpudash.tui.lever_values import LeverRow
-from workloads.levers import Choice, Count, Switch
 
 changed = msgspec.structs.replace
 ABOUT = {"effect": "next step", "summary": "", "source": ""}
 
 
 def switch(name, value="off", **about):
-    row = {key: about.pop(key) for key in ("refusal", "acts") if key in about}
+    row = {key: about.pop(key) for key in ("acts",) if key in about}
     return LeverRow(
-        lever=Switch(name=name, default=False, **ABOUT | about), value=value, pending=None, **row
+        lever=Lever(name=name, kind="switch", default="off", **ABOUT | about),
+        value=value,
+        pending=None,
+        **row,
     )
 
 
@@ -132,7 +135,7 @@ def test_a_proof_replaces_the_estimate_of_the_same_two_values_only():
     rows = [switch("it")]
     proof = verdict("it", -0.01, 0.0, 0.01)
     assert seen(rows, tries=(promise("it", 9.0, 20.0),), verdicts=(proof,))["it"].proof
-    count = Count(name="it", default=0, minimum=0, maximum=64, **ABOUT)
+    count = Lever(name="it", kind="count", default="0", minimum=0, maximum=64, **ABOUT)
     rows = [LeverRow(lever=count, value="4", pending=None)]
     kept = verdict("it", 2.6, 2.75, 2.9, a="0", b="4")
     more = Try("it", "8", "", "4", Gain(70.0, 95.0), 30)
@@ -163,11 +166,14 @@ def test_a_running_a_b_shows_both_values_and_the_estimate_that_it_tests():
 
 
 def test_without_a_loader_levers_about_batches_say_so():
-    workers = Count(
-        name="num_workers", default=0, minimum=0, maximum=64, helps={"next": "more workers"},
+    workers = Lever(
+        name="num_workers", kind="count", default="0", maximum=64,
+        helps=(("next", "more workers"),),
         **ABOUT,
     )  # fmt: skip
-    data = Choice(name="data", default="loader", choices=("loader", "resident"), **ABOUT)
+    data = Lever(
+        name="data", kind="choice", default="loader", choices=("loader", "resident"), **ABOUT
+    )
     rows = [
         LeverRow(lever=workers, value="0", pending=None),
         LeverRow(lever=data, value="resident", pending=None),

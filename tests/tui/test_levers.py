@@ -8,6 +8,7 @@ from textual.app import App
 
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
 from gpudash.tui.lever_values import LeverRow
@@ -18,7 +19,6 @@ from tests.tui.frames import painted
 from tests.tui.test_ledger import verdict
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
-from workloads.levers import Choice, Count
 
 changed = msgspec.structs.replace
 MOVED = {"pipelined": "on", "batch_size": "32", "data": "resident", "backward_thread": "autograd"}
@@ -67,9 +67,9 @@ def line_of(shown, name, size=USUAL):
 
 def own(name="own", value="a", **values):
     choices = values.pop("choices", ("a", "b"))
-    lever = Choice(
-        name=name, default=choices[0], choices=choices, effect="next step", source="",
-        summary=values.pop("summary", ""),
+    lever = Lever(
+        name=name, kind="choice", default=choices[0], choices=choices, source="",
+        summary=values.pop("summary", ""), refusal=values.pop("refusal", None),
     )  # fmt: skip
     return LeverRow(lever=lever, value=value, pending=values.pop("pending", None), **values)
 
@@ -217,9 +217,10 @@ ODD = (
     own("電源", "電" * 60, pending="源" * 60),
     own("\x1b[31mred", "\x07"),
     LeverRow(
-        lever=Count(
+        lever=Lever(
             name="huge",
-            default=1,
+            kind="count",
+            default="1",
             minimum=0,
             maximum=10**18,
             effect="new loader",

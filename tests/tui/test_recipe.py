@@ -2,16 +2,16 @@
 
 import msgspec
 
+from gpudash.reference_levers import reference_levers
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.recipe import TakeHome
 from tests.tui import scripts
 from tests.tui.driving import showing
-from workloads import CATALOGUE
 from workloads.levers import find
 from workloads.take_home import recipe
 
 changed = msgspec.structs.replace
-PRECISION = find(CATALOGUE["encdec"].levers, "precision")
+PRECISION = find(reference_levers("encdec", {}), "precision")
 
 
 @showing(notifications=True)
@@ -20,7 +20,7 @@ async def test_the_lines_of_the_lever_under_the_cursor_are_shown_and_copied(d):
     await d.press("c")
     assert "+loader = DataLoader(dataset, batch_size=8)" in d.text()
     await d.press("y")
-    assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen, "8").code
+    assert d.app.clipboard == recipe(d.app.main_screen.levers.chosen.name, "8").code
     assert d.notices() == ["copied: the lines for batch_size=8"]
     await d.press("escape")
     assert d.app.screen is d.app.main_screen
@@ -48,10 +48,10 @@ async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
 async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values(d):
     d.choose("precision")
     await d.press("c")
-    value = d.app.main_screen.levers.chosen.default_text
+    value = d.app.main_screen.levers.chosen.default
     for key in ("right", "right", "right", "left", "l", "h"):
         assert f"precision={value}" in d.text()
-        marked = recipe(PRECISION, value).marked
+        marked = recipe("precision", value).marked
         assert all(line.strip() in d.text() for line in marked if line[0] == "+")
         await d.press(key)
         value = PRECISION.step(value, 1 if key in ("right", "l") else -1)

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpudash.diagnosis.answer import Answers
-from gpudash.offers import levers_of
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.inbox import Mail
@@ -21,7 +22,6 @@ from tests.tui import scenes, scripts
 from tests.tui.driving import dashboard, text_of
 from tests.tui.fake_engine import answered
 from tests.tui.frames import frame
-from workloads.levers import Count
 
 SCREENS = Path(__file__).parent / "screens"
 SIZES = [(80, 24), (120, 40), (200, 50)]
@@ -57,16 +57,15 @@ class Player:
 def cores(monkeypatch):
     """The same machine everywhere: 16 cores, for which 8 workers are the default."""
     encdec = tuple(
-        Count(**vars(lever) | {"default": 8}) if lever.name == "num_workers" else lever
-        for lever in levers_of("encdec", {})
+        msgspec.structs.replace(lever, default="8") if lever.name == "num_workers" else lever
+        for lever in reference_levers("encdec", {})
     )
 
-    def levers(name, settings, offers=()):
-        return encdec if name == "encdec" else levers_of(name, settings, offers)
+    def levers(name, settings):
+        return encdec if name == "encdec" else reference_levers(name, settings)
 
     monkeypatch.setattr("tests.tui.fake_engine.usable_cores", lambda: 16)
-    for module in ("gpudash.tui.lever_control", "gpudash.diagnosis.answer"):
-        monkeypatch.setattr(f"{module}.levers_of", levers)
+    monkeypatch.setattr("tests.tui.fake_engine.reference_levers", levers)
 
 
 def shown_in(name: str) -> Snapshot:

@@ -7,7 +7,8 @@ from gpudash.protocol.commands import PROFILE_LIMIT_S, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.readings import GpuMissing, OtherJobs
 from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Verdict
-from gpudash.protocol.training import BlocksEnded, Hello, LeverOffer, Note, Offered, Refused, Status
+from gpudash.protocol.training import BlocksEnded, Hello, Lever, Note, Offered, Refused, Status
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Hang
 from gpudash.views.live import (
     MOST_BLOCKS,
@@ -187,7 +188,7 @@ def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
 
 
 def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worker_starts():
-    lever = LeverOffer(
+    lever = Lever(
         name="compile", kind="switch", default="off", summary="torch.compile", source="torch"
     )
     offered = Offered(found="AdamW, root GPT", levers=(lever,), complete=False)
@@ -197,7 +198,12 @@ def test_what_was_found_in_a_script_is_shown_with_its_levers_until_another_worke
     assert not shown.levers_complete
     assert watched.feed(msgspec.structs.replace(offered, complete=True)).now().levers_complete
     shown = watched.feed(starting(watched.run.now_s, PLAN)).now()
-    assert (shown.found, shown.levers) == ("", ())
+    assert (shown.found, lever in shown.levers) == ("", False)
+
+
+def test_the_levers_of_a_workload_are_known_before_it_trains():
+    begun, trained = Watched().now(), Watched().trained().now()
+    assert begun.levers == trained.levers == reference_levers("encdec", {})
 
 
 def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpudash.offers import lever_of, offer_of
 from gpudash.protocol.training import Description, Unfit
+from gpudash.reference_levers import from_record, record_of
 from gpudash.run import child
 from gpudash.run.own_workload import find
 from tests.workloads.own_files import LAZY
@@ -29,9 +29,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("lever", LEVERS.values(), ids=LEVERS)
-def test_a_lever_survives_being_offered(lever: Lever) -> None:
-    offer = offer_of(lever)
-    again = lever_of(msgspec.json.decode(msgspec.json.encode(offer), type=type(offer)))
+def test_a_lever_survives_being_described(lever: Lever) -> None:
+    record = record_of(lever)
+    again = from_record(msgspec.json.decode(msgspec.json.encode(record), type=type(record)))
     assert type(again) is type(lever)
     assert vars(again) == vars(lever)
 

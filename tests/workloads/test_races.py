@@ -21,8 +21,6 @@ from torch.cuda._sanitizer import ArgumentHandler, CUDASanitizerErrors, EventHan
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from workloads import CATALOGUE
-from workloads.levers import find
 from workloads.schedule import DualStream, Serial, side_stream
 from workloads.take_home import recipe
 from workloads.workload import Batch, Mark, Prepared, unmarked
@@ -233,7 +231,7 @@ def test_the_check_notices_what_is_let_go_of_while_it_is_trained_on(cuda: FakeCu
         train_on_two_streams(LetsGo())
 
 
-PIPELINED = recipe(find(CATALOGUE["encdec"].levers, "pipelined"), "on").code
+PIPELINED = recipe("pipelined", "on").code
 
 
 def run_recipe(code: str, monkeypatch: pytest.MonkeyPatch) -> None:

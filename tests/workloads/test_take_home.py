@@ -92,7 +92,7 @@ def as_before() -> Iterator[None]:
 
 def shown(name: str, value: str) -> str:
     """Return the code shown for the value, or the plain loop where nothing is to be written."""
-    return recipe(LEVERS[name], value).code or take_home._script(take_home.PLAIN)[1]
+    return recipe(name, value).code or take_home._script(take_home.PLAIN)[1]
 
 
 def run(name: str, value: str, device: torch.device = CPU, **yours: Any) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def streams_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lever", LEVERS.values(), ids=lambda lever: lever.name)
 def test_every_value_has_lines_or_a_reason_why_there_are_none(lever: Lever) -> None:
-    for value, one in recipes(lever).items():
+    for value, one in recipes(lever.name, lever.values).items():
         assert one.note.endswith("."), value
         assert one.code or "nothing to write" in one.note or lever.name == "model_scale"
         assert max(map(len, one.code.splitlines()), default=0) <= LONGEST
@@ -149,12 +149,12 @@ def test_no_script_is_left_over() -> None:
 
 
 def test_a_number_stands_in_the_lines() -> None:
-    assert "num_workers=N)" in recipe(LEVERS["num_workers"]).code
-    assert "num_workers=16)" in recipe(LEVERS["num_workers"], "16").code
+    assert "num_workers=N)" in recipe("num_workers").code
+    assert "num_workers=16)" in recipe("num_workers", "16").code
 
 
 def test_the_lines_are_marked_against_the_plain_loop() -> None:
-    marked = recipe(LEVERS["precision"], "bf16").marked
+    marked = recipe("precision", "bf16").marked
     assert [line for line in marked if not line.startswith(" ")] == [
         "-    loss = criterion(model(images), targets)",
         "+    with torch.autocast(device.type, dtype=torch.bfloat16):",
@@ -164,7 +164,7 @@ def test_the_lines_are_marked_against_the_plain_loop() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [*VALUES, *IN_A_SCRIPT, *NUMBERS.items()])
 def test_without_what_is_removed_the_marked_lines_are_the_code(name: str, value: str) -> None:
-    one = recipe(LEVERS[name], value)
+    one = recipe(name, value)
     assert "".join(f"{line[1:]}\n" for line in one.marked if line[0] != "-") == one.code
 
 

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.diagnosis.effects import EFFECTS, helps_of
-from gpudash.offers import OF_FROZEN, OF_TRAINING, refusal
+from gpudash.diagnosis.proposals import OF_TRAINING
+from gpudash.levers.known import OF_FROZEN
+from gpudash.offers import refusal
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import LeverOffer
-from workloads.levers import AUTO, Count, Effect, Lever
-from workloads.levers import find as find_lever
+from gpudash.protocol.training import Lever
+from workloads.levers import AUTO, Effect, find
 
 COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
 """The effects of a lever, the cheapest change first."""
@@ -21,8 +22,6 @@ class Tunable(NamedTuple):
     """A lever, and what of it may be tried."""
 
     lever: Lever
-    impossible: frozenset[str] = frozenset()
-    """Values that cannot be set here."""
     proposed: tuple[str, ...] = ()
     """Values that the model of a step proposes."""
     most: int | None = None
@@ -42,8 +41,8 @@ class Tunable(NamedTuple):
 
     def others(self, active: str) -> tuple[str, ...]:
         """Return the values around the active one, if it is a number."""
-        values = self._around(active) if isinstance(self.lever, Count) else self.lever.values
-        left_out = {active, AUTO, *self.impossible}
+        values = self._around(active) if self.lever.kind == "count" else self.lever.values
+        left_out = {active, AUTO, *dict(self.lever.impossible)}
         return tuple(dict.fromkeys(value for value in values if value not in left_out))
 
     def _around(self, active: str) -> Iterable[str]:
@@ -74,7 +73,6 @@ def choose(
     settings: Settings,
     *,
     tries: Sequence[Try] = (),
-    offers: tuple[LeverOffer, ...] = (),
     named: Sequence[str] = (),
     numerics: bool = False,
     on_gpu: bool = True,
@@ -84,30 +82,24 @@ def choose(
 
     `tries` are the answer's proposals, best first; `named` are the only levers to try, if any.
     """
-    of_name = {offer.name: offer for offer in offers}
+    names = {lever.name for lever in levers}
     tried: list[Tunable] = []
     left_out: list[LeftOut] = []
     for name in named:
-        if of_name and name in OF_FROZEN and name not in of_name:
-            left_out.append(LeftOut(lever=name, why=refusal(name, offers) or ""))
+        if names and name in OF_FROZEN and name not in names:
+            left_out.append(LeftOut(lever=name, why=refusal(name, levers) or ""))
         else:
-            find_lever(levers, name)
+            find(levers, name)
     for lever in levers:
         if named and lever.name not in named:
             continue
-        offer = of_name.get(lever.name)
-        why = _why_not(lever, settings, offers, named, numerics=numerics, on_gpu=on_gpu)
-        tunable = Tunable(
-            lever,
-            frozenset(value for value, _ in offer.impossible) if offer is not None else frozenset(),
-            tuple(one.value for one in tries if one.lever == lever.name),
-        )
+        why = _why_not(lever, settings, named, numerics=numerics, on_gpu=on_gpu)
+        tunable = Tunable(lever, tuple(one.value for one in tries if one.lever == lever.name))
         if lever.name == "num_workers":
             tunable = tunable._replace(most=_most_workers(tunable, settings, cores))
-        active = settings.get(lever.name, lever.default_text)
+        active = settings.get(lever.name, lever.default)
         if why is None and not tunable.others(active):
-            bound = lever.bound if isinstance(lever, Count) else ""
-            why = f"it has no other value here{bound and f': {bound}'}"
+            why = f"it has no other value here{lever.bound and f': {lever.bound}'}"
         if why is None:
             tried.append(tunable)
         else:
@@ -118,16 +110,13 @@ def choose(
 def _why_not(
     lever: Lever,
     settings: Settings,
-    offers: tuple[LeverOffer, ...],
     named: Sequence[str],
     *,
     numerics: bool,
     on_gpu: bool,
 ) -> str | None:
-    if (why := refusal(lever.name, offers)) is not None:
-        return why
-    if lever.needs_gpu and not on_gpu:
-        return "it needs a GPU"
+    if lever.refusal or (lever.needs_gpu and not on_gpu):
+        return lever.refusal or "it needs a GPU"
     if lever.name in named:
         return None
     feeds = any("data" in EFFECTS[word].shortens for word in helps_of(lever).values())

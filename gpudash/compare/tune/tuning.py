@@ -182,7 +182,7 @@ class Tuning(BlockTrial):
 
     def _first(self, state: State, run: int) -> tuple[Block, ...]:
         self.start = {
-            one.name: state.settings.get(one.name, one.lever.default_text) for one in self.tunables
+            one.name: state.settings.get(one.name, one.lever.default) for one in self.tunables
         }
         known = self._recall(state)
         self.was_known = known is not None

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from functools import partial
 
 from gpudash.compare.starts import STARTS
+from gpudash.offers import canonical
+from gpudash.protocol.training import Lever
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from gpudash.tui.screens.dialog import AskKey
-from workloads.levers import Lever, Switch
 
 
 class LeverActions(Asking):
@@ -88,7 +89,7 @@ class LeverActions(Asking):
             wanted = self.control.ab.value_of_interest(lever) if value is None else value
             command, found = self.control.plan.command, self.control.snapshot.found
             place = partial(own_line, command, found, lever.name)
-            self._open(TakeHome(lever, lever.canonical(wanted), place))
+            self._open(TakeHome(lever, canonical(lever, wanted), place))
 
         self._ask(show)
 
@@ -103,7 +104,7 @@ class LeverActions(Asking):
         lever = self._chosen()
         if lever is None or not self._ask(lambda: self.control.ab.check_comparable(lever)):
             return
-        if isinstance(lever, Switch):
+        if lever.kind == "switch":
             self._compare(lever.name, lever.step(self.control.levers.value(lever), 1))
         else:
             self._open_chooser(lever, compares=True)

@@ -9,7 +9,7 @@ from gpudash.snapshot import RecordingStatus
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
-from workloads import CATALOGUE
+from workloads import find_workload, names
 
 TOO_FEW = "too few pairs for a verdict"
 
@@ -27,7 +27,7 @@ class RunActions(Asking):
             if name is not None and name != current:
                 self._ask(lambda: self.control.start_workload(name))
 
-        choices = {entry.name: entry.summary for entry in CATALOGUE.values()}
+        choices = {name: find_workload(name).summary for name in names()}
         hint = "another workload starts from new weights"
         if ends := self.control.ab.ending:
             concluded = self.control.ab.has_verdict_so_far

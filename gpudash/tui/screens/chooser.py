@@ -11,10 +11,11 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpudash.format import plain
+from gpudash.protocol.training import Lever
 from gpudash.tui.cells import value_in
 from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog, framed, ways
-from workloads.levers import AUTO, Count, Lever, LeverError
+from workloads.levers import AUTO
 
 MOST_VALUE = 24
 """Most columns of a value."""
@@ -62,7 +63,7 @@ class Chooser(Dialog[ChosenValue]):
     def _type(self, typed: str) -> None:
         self._typed = typed
         lever = self._lever
-        most = f"type any number to {lever.maximum:,}" if isinstance(lever, Count) else ""
+        most = f"type any number to {lever.maximum:,}" if lever.kind == "count" else ""
         self._said.update(f"{lever.name} = {typed}▏" if typed else most)
 
     def _complain(self, line: str) -> None:
@@ -83,7 +84,7 @@ class Chooser(Dialog[ChosenValue]):
         if event.key == "backspace":
             event.stop()
             self._type(self._typed[:-1])
-        elif isinstance(self._lever, Count) and digit.isascii() and digit.isdigit():
+        elif self._lever.kind == "count" and digit.isascii() and digit.isdigit():
             event.stop()
             # a digit must not vanish: a number that is too long is refused as it was typed
             if len(self._typed) < MOST_DIGITS:
@@ -124,7 +125,7 @@ class Chooser(Dialog[ChosenValue]):
         asked = self._typed or (self._names[self._values.highlighted or 0] if self._names else "")
         try:
             return self._lever.canonical(asked)
-        except LeverError:
+        except ValueError:
             self._complain(f"{asked} is not valid: {self._lever.valid}")
             return None
 

@@ -7,7 +7,6 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
 
 from gpudash.format import plain
-from gpudash.offers import refusal
 from gpudash.tui.control import Control
 from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.lever_control import Way
@@ -66,7 +65,7 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, s
     """Yield (title, help, action) of the palette; without effect now, the help is the reason."""
     why_fixed = control.levers.why_fixed
     for lever in control.levers.all if why_fixed is None else ():
-        if refusal(lever.name, control.snapshot.levers):
+        if lever.refusal:
             continue
         now = control.levers.value(lever)
         for one in control.levers.values(lever):

@@ -9,8 +9,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from gpudash.handout.own_line import OwnLine, unknown
+from gpudash.protocol.training import Lever
 from gpudash.tui.screens.dialog import Dialog, ways
-from workloads.levers import Lever
 from workloads.take_home import recipe
 
 INKS = {"+": "$text-success", "-": "$text-muted"}
@@ -46,10 +46,10 @@ class TakeHome(Dialog[None]):
         keys = {"y copies": "copy", **(others if self._lever.values else {})}
         keys["esc closes"] = "dismiss(None)"
         self._head.update(Content(f"{self._setting} · ") + ways(keys))
-        one = recipe(self._lever, value)
+        one = recipe(self._lever.name, value)
         lines = [one.note, "", *one.marked, "", one.legend] if one.code else [one.note]
         if (own := self._own_line(value)) is not None:
-            changes = value != self._lever.default_text and own.after != own.before
+            changes = value != self._lever.default and own.after != own.before
             marked = (f"-{own.before}", f"+{own.after}") if changes else (f" {own.before}",)
             lines[:0] = [f"{own.where} in your script:", *marked, ""]
         styled = (Content.styled(line, INKS.get(line[:1], "")) for line in lines)
@@ -60,7 +60,7 @@ class TakeHome(Dialog[None]):
             self._show(self._lever.step(self._value, direction))
 
     def action_copy(self) -> None:
-        code = recipe(self._lever, self._value).code
+        code = recipe(self._lever.name, self._value).code
         if code:
             self.app.copy_to_clipboard(code)
         copied = f"copied: the lines for {self._setting}"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.cells import Parts, cut, exactly, first_in_sight, value_in
 from gpudash.tui.charts.change_axis import Axis, shared_axis
@@ -16,7 +17,7 @@ from gpudash.tui.ledger import NO_DIFFERENCE, LedgerRow, Standing, ledger
 from gpudash.tui.lever_values import LeverRow, rate_unit
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import HEAVY, THIN, Panel
-from workloads.levers import Effect, Lever
+from workloads.levers import Effect
 
 TITLE, CHANGE = "¹lever", "from → to"
 MOST_NAME, MOST_CHANGE = 18, 24
@@ -201,7 +202,7 @@ class LeverPanel(Panel, Scrolled):
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
         one = self._ledger[self._cursor]
         row, indent = one.row, 3
-        fixed = self._why_not or row.refusal
+        fixed = self._why_not or row.lever.refusal
         values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
         does = ""
         if not fixed and one.standing is not Standing.FIXED:

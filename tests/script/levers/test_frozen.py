@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from gpudash.diagnosis.effects import EFFECTS
+from gpudash.levers.known import KNOWN
 from gpudash.levers.offers import UNKNOWN
-from gpudash.offers import OF_SCRIPTS
 from tests.script.levers.scripts import (
     ConvNet,
     follow,
@@ -62,10 +62,10 @@ def test_each_is_named_apart_and_says_how_it_helps(trained, encoder):
 def test_all_that_a_script_may_offer_is_known_before_it_starts(trained, encoder):
     """Else a comparison would be refused without asking the training."""
     offers = {offer.name: offer for offer in levers(trained, frozen=(encoder,)).offers}
-    assert offers.keys() == OF_SCRIPTS.keys()
+    assert offers.keys() == KNOWN.keys()
     for name, offer in offers.items():
-        values = {*offer.choices, *dict(offer.impossible)} if OF_SCRIPTS[name] else set()
-        assert values - {UNKNOWN} <= {*OF_SCRIPTS[name]}
+        values = {*offer.choices, *dict(offer.impossible)} if KNOWN[name] else set()
+        assert values - {UNKNOWN} <= {*KNOWN[name]}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
 from gpudash.levers.offers import UNKNOWN
-from gpudash.offers import lever_of
 from tests.script.levers.scripts import Training, found, levers
 from workloads.take_home import NO_LINES, recipe, recipes
 
@@ -18,14 +17,13 @@ def _known():
 
 def test_each_value_of_a_scripts_lever_has_a_recipe():
     for offer in (*levers().offers, *_known().offers):
-        notes = {value: one.note for value, one in recipes(lever_of(offer)).items()}
+        notes = {value: one.note for value, one in recipes(offer.name, offer.values).items()}
         notes.pop(UNKNOWN, None)
         assert not [note for note in notes.values() if note.startswith(NO_LINES)], offer.name
 
 
 def test_a_lever_or_a_value_without_a_recipe_is_said_to_have_none():
     offer = replace(levers().offers[0], name="new_lever")
-    assert recipe(lever_of(offer)).note.startswith(f"{NO_LINES} new_lever;")
-    (unknown,) = (one for one in levers().offers if one.name == "fused_optimizer")
-    note = recipe(lever_of(unknown), UNKNOWN).note
+    assert recipe(offer.name).note.startswith(f"{NO_LINES} new_lever;")
+    note = recipe("fused_optimizer", UNKNOWN).note
     assert note == f"{NO_LINES} fused_optimizer={UNKNOWN}."
