@@ -114,13 +114,13 @@ class Key(msgspec.Struct, frozen=True):
 
 
 def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
-    reason = _why_not_of_script(ability, snapshot) if runs_on(snapshot) else None
+    reason = _why_it_cannot(ability, snapshot) if runs_on(snapshot) else None
     if reason is not None or ability in snapshot.can:
         return reason
     return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
 
 
-def _why_not_of_script(ability: Ability, snapshot: Snapshot) -> str | None:
+def _why_it_cannot(ability: Ability, snapshot: Snapshot) -> str | None:
     script = fmt.plain(snapshot.workload)
     if ability == "restart":
         return f"{script} is not ours to restart"
