@@ -22,7 +22,7 @@ from gpudash.diagnosis.pass_effects import (
     rehearsed,
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
-from gpudash.protocol.answer import Gain
+from gpudash.protocol.answer import Gain, GainHow
 from gpudash.protocol.training import Lever
 
 ERROR = 0.03
@@ -70,12 +70,13 @@ def gain_of(change: LeverChange) -> Gain | None:
     ]
     least_ms, most_ms = now_ms + min(changes_ms), now_ms + max(changes_ms)
     low_pct = None if found.least is None else change_pct(now_ms, most_ms * (1 + margin))
+    how: GainHow = "rehearsed" if change.timings else ""
     if least_ms >= now_ms * (1 - 1e-9):
-        return Gain(low_pct, 0.0, found.source)
+        return Gain(low_pct, 0.0, found.source, how)
     if change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
         least_ms *= 1 - margin
     high_pct = change_pct(now_ms, least_ms)
-    return Gain(low_pct, high_pct, found.source)
+    return Gain(low_pct, high_pct, found.source, how)
 
 
 def can_help(change: LeverChange, least_ms: float) -> bool:

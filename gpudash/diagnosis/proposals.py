@@ -204,7 +204,7 @@ def _proven(
         low, high = _measured_pct(one, value)
         if low > 0:
             source = f"an A/B of {one.pairs} pairs, with the other settings as now"
-            gain = Gain(low, high, source, measured=True)
+            gain = Gain(low, high, source, "measured")
             tried_s = TRY_S[known[one.lever].effect]
             found.append((low, Try(one.lever, value, "measured by an A/B", before, gain, tried_s)))
     return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))

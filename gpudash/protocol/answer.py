@@ -1,5 +1,7 @@
 """The answer: what limits a training, with its evidence and what to try."""
 
+from typing import Literal, TypeAlias
+
 from .records import Record
 from .session import Slope
 
@@ -25,6 +27,10 @@ class Lane(Record, frozen=True, array_like=True, tag=False):
     rest_ms: float
 
 
+GainHow: TypeAlias = Literal["", "rehearsed", "measured"]
+"""What found a gain: the model, a rehearsal, or an A/B."""
+
+
 class Gain(Record, frozen=True, array_like=True, tag=False):
     """A gain in throughput, in percent of the present."""
 
@@ -33,8 +39,13 @@ class Gain(Record, frozen=True, array_like=True, tag=False):
     high_pct: float
     source: str = ""
     """The measurement behind it, in a line; empty if other clauses of the answer state it."""
-    measured: bool = False
-    """Whether an A/B measured the gain itself."""
+    how: GainHow | bool = ""
+    """In older recordings, whether an A/B found it."""
+
+    @property
+    def measured(self) -> bool:
+        """Whether an A/B found it."""
+        return self.how in (True, "measured")
 
     @property
     def label(self) -> str:

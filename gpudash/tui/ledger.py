@@ -125,7 +125,7 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
     gain = proposed.gain
     state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
     if gain is not None:
-        state = "rehearsed" if gain.source.startswith("rehearsed") else "estimate"
+        state = "rehearsed" if gain.how == "rehearsed" else "estimate"
         state = "moves losses" if row.lever.numerics else state
     return LedgerRow(
         row=row,

@@ -55,8 +55,8 @@ def seen(rows, *, tries=(), minor=(), verdicts=(), **values):
     return {one.row.lever.name: one for one in ledger(rows, snapshot)}
 
 
-def promise(lever, low, high, source="measured"):
-    return Try(lever, "on", "", "off", Gain(low, high, source), 10)
+def promise(lever, low, high, how=""):
+    return Try(lever, "on", "", "off", Gain(low, high, how=how), 10)
 
 
 def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
@@ -153,7 +153,7 @@ def test_a_proof_with_other_settings_is_older_and_gives_way_to_an_estimate():
 
 def test_what_moves_losses_and_what_was_rehearsed_says_so():
     rows = [switch("moves", numerics=True), switch("tried")]
-    tries = promise("moves", 9.0, 20.0), promise("tried", 9.0, 20.0, "rehearsed: 3 ms")
+    tries = promise("moves", 9.0, 20.0), promise("tried", 9.0, 20.0, "rehearsed")
     found = seen(rows, tries=tries)
     assert [one.state for one in found.values()] == ["moves losses", "rehearsed"]
 
