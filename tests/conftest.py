@@ -46,6 +46,13 @@ if not SHM.is_dir():
     """What all of them need first, and what fails without."""
 
 
+@pytest.fixture(scope="session")
+def shared_memory() -> None:
+    """For tests whose loader workers are those of another process."""
+    if not SHM.is_dir():
+        pytest.skip(WITHOUT_SHM)
+
+
 SHORT, LONG = 50, 2_000
 settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True)
 settings.register_profile("long", max_examples=LONG, deadline=None)

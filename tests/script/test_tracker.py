@@ -219,6 +219,7 @@ def test_a_replayed_graph_with_an_optimizer_step_is_a_step_with_its_own_phase(re
     assert all(phases_ms.keys() == {"your_code", "graph"} for phases_ms in measured)
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_a_watched_training_prints_and_computes_what_a_plain_one_does(tmp_path):
     watched = python("-m", "tests.script.identical", "watched", str(tmp_path / "model.watched"))
     plain = python("-m", "tests.script.identical", "plain", str(tmp_path / "model"))

@@ -90,7 +90,7 @@ class Worker:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Worker]]:
+def start(shared_memory: None) -> Iterator[Callable[..., Worker]]:
     workers: list[Worker] = []
 
     def begin(**plan: object) -> Worker:
@@ -218,7 +218,7 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[Callable[[], Worker]]:
+def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
     """Return the training of several tests, as loading torch is slow; after its crash, another.
 
     It loads batches and loses no step. A socket's path has at most 107 bytes, and clusters give

@@ -52,7 +52,9 @@ def switches(workload: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def places(monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path) -> Places:
+def places(
+    monkeypatch: pytest.MonkeyPatch, written: JpegFiles, tmp_path: Path, shared_memory: None
+) -> Places:
     """Where a file could be left, and the cache, which may not change either."""
     get_temp_dir()  # one for as long as this process lives, made elsewhere
     monkeypatch.setenv("GPUDASH_DATA", str(written.directory.parent))

@@ -464,6 +464,7 @@ def test_tracing_a_model_sees_it_without_levers(change):
     assert torch.func.vmap(lambda image: model(image[None]))(images).shape == (2, 1, 144)
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_weights_that_other_processes_share_stay_where_they_are():
     model = nn.Conv2d(3, 4, 3).share_memory()
     refuses(levers(model), "other processes share the weights' memory", channels_last="on")

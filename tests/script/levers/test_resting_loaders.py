@@ -163,6 +163,7 @@ raise SystemExit("it crashes")
 """
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_no_worker_outlives_a_training_that_crashes(tmp_path):
     with pytest.raises(AssertionError, match="it crashes"):
         python("-c", CRASHES, str(tmp_path / "workers"))
