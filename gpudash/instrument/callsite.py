@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import torch
 
+from .guard import OURS
+
 TORCH = f"{Path(torch.__file__).parent}{os.sep}"
-OURS = f"{Path(__file__).parents[1]}{os.sep}"
 INTERNALS = (TORCH, contextlib.__file__, "<frozen ", "<eval_with_key>")
 """Files whose lines are not the script author's."""
 GENERATED = f"{os.sep}torchinductor_"

@@ -62,15 +62,16 @@ def _code(handler: Any) -> CodeType | None:
     return getattr(handler, "__code__", None)
 
 
-OURS = f"{Path(__file__).parents[1]}{os.sep}"
-
-
 def without_ours(error: BaseException) -> None:
     """Call it where a bare `raise` follows, which adds none of our frames again."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(OURS):
         trace = trace.tb_next
     error.__traceback__ = trace
+
+
+OURS = f"{Path(without_ours.__code__.co_filename).parents[1]}{os.sep}"
+"""Begins the names of our files in tracebacks; `__file__` may be another one, see `inject`."""
 
 
 class _Unseen:

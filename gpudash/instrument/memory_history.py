@@ -17,6 +17,7 @@ from ..protocol.envelope import Event
 from ..protocol.inspections import MemoryOwners, MemoryUse
 from ..protocol.records import replace
 from ..protocol.training import Refused
+from .guard import OURS
 from .owners import MIB, Allocation, at_the_peak, owners
 from .weights import kept_by, updated_by
 
@@ -28,7 +29,7 @@ END_S = 10.0
 """If training ends within so many seconds after memory ran out, that may be the cause."""
 MOST_EVENTS = 200_000
 """Newest allocator events that are kept."""
-INSIDE = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
+INSIDE = f"{Path(torch.__file__).parent}/", OURS
 """Folders whose lines are never owners: torch's and gpudash's own."""
 
 TRACED = "a profile began, which this would slow down: ask again after it"

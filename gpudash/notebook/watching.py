@@ -16,7 +16,6 @@ from ..input_file import read_input
 
 LOG, SOCKET = "watcher.log", "watcher.sock"
 """What it prints, and where it answers, in the run's directory."""
-PACKAGE = Path(__file__).parents[1]
 BEGIN = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from gpudash.imports import prefer_own_modules; prefer_own_modules(); "
@@ -35,6 +34,9 @@ def ask(place: Path, meanwhile: Callable[[], object] = lambda: None) -> bytes:
     """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches."""
     with Exchange([(socket.AF_UNIX, str(place / SOCKET))], ANSWERS_S) as exchange:
         return exchange.line(MOST_BYTES, meanwhile)
+
+
+PACKAGE = Path(ask.__code__.co_filename).parents[1]  # `__file__` may be another, see `inject`
 
 
 class Watching:

@@ -8,6 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
+import coverage
 import pytest
 
 import gpudash
@@ -217,6 +218,24 @@ def test_a_process_that_runs_already_can_be_hooked_once(folder):
 def test_nothing_else_of_ours_is_found(folder):
     code = "import torch\nimport script"
     assert "ModuleNotFoundError: No module named 'script'" in run(folder, code)[0]
+
+
+def test_coverage_counts_none_of_our_files_wherever_they_are(folder):
+    entry = "from . import other\ndef install(): print('ours', other.late())"
+    late = "def late():\n    from . import imported_late\n    return imported_late.FILE"
+    for name, text in (("entry", entry), ("other", late), ("imported_late", "FILE = 1")):
+        (folder / f"gpudash/script/{name}.py").write_text(text)
+    (folder / "lib/train.py").write_text("import torch")
+    run_as = "import sys; from coverage.cmdline import main; main(sys.argv[1:])"
+    code = f"import sys; sys.argv[1:] = ['run', 'train.py']; exec({run_as!r})"
+    said, marks = run(folder, code)
+    assert said.endswith("torch is imported\nours 1\n")
+    assert marks == [".python", ".torch"]
+    counted = coverage.CoverageData(str(folder / "lib/.coverage"))
+    counted.read()
+    ours = [one for one in counted.measured_files() if "/gpudash/" in one]
+    assert ours == []
+    assert str(folder / "lib/train.py") in counted.measured_files()
 
 
 def test_hooks_that_fail_are_marked_and_the_script_goes_on(folder):

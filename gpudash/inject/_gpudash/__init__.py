@@ -18,6 +18,10 @@ if TYPE_CHECKING:  # importing `typing` is slow
 
 FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 """The folder of gpudash's modules."""
+UNCOUNTED = "<gpudash>"
+"""The folder in a `__file__` of ours under coverage.py, which counts no file whose name is not
+real. It leaves out what is in the `site-packages` of its own Python; gpudash may be elsewhere."""
+__file__ = os.path.join(UNCOUNTED, os.path.basename(__file__))
 __path__ = [FOLDER]
 OLDEST_TORCH = (2, 5)
 python = None  # type: str | None
@@ -131,12 +135,26 @@ class _HookingLoader:
         self._then()
 
 
+def _leave_uncounted() -> None:
+    from importlib.machinery import FileFinder, SourceFileLoader  # noqa: PLC0415  # slow
+
+    class Uncounted(SourceFileLoader):
+        def exec_module(self, module: Any) -> None:
+            module.__file__ = os.path.join(UNCOUNTED, os.path.basename(self.path))
+            super().exec_module(module)
+
+    for folder, _, _ in os.walk(FOLDER):
+        sys.path_importer_cache[folder] = FileFinder(folder, (Uncounted, [".py"]))
+
+
 def _hook(mark: Callable[..., None]) -> None:
     try:
         mark("torch")
         if is_old(sys.modules["torch"]):
             mark("oldtorch")
             return
+        if "coverage" in sys.modules:
+            _leave_uncounted()
         from _gpudash.script.entry import (  # type: ignore[import-not-found]  # noqa: PLC0415
             install,  # it needs torch, which is there now
         )
