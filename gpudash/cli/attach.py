@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     from gpudash.cli.run_command import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
     from gpudash.protocol.commands import Plan
-    from gpudash.run.job import ON_SCREEN, TrainingJob
+    from gpudash.run.job import TrainingJob
     from gpudash.run.runs import check_folder, living
     from gpudash.run.session import Session
 
@@ -54,8 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError("the dashboard needs a terminal")
     nodes = listen(arguments, headless=False)
     held = run.open()
-    can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
-    source = TrainingJob(run.facts.name, held, run.place, can=can, nodes=nodes)
+    source = TrainingJob(run.facts.name, held, run.place, nodes=nodes)
     plan = Plan(workload=source.name, settings={}, command=run.facts.command)
     source.joined = True
     session = Session(

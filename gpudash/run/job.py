@@ -20,7 +20,6 @@ from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import (
-    Ability,
     Failed,
     Hello,
     LifePhase,
@@ -41,18 +40,6 @@ from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.turns import Turn
 
-ON_SCREEN: tuple[Ability, ...] = (
-    "levers",
-    "pause",
-    "blocks",
-    "record",
-    "memory",
-    "leave",
-    "type",
-    "profile",
-    "stacks",
-)
-HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
 INTERRUPTED = (-SIGINT, 128 + SIGINT)
 """Exit codes after a SIGINT; the second is a shell's, and that of those who do as a shell does."""
 NO_HOOKS = {
@@ -107,7 +94,6 @@ class TrainingJob(Source):
         held: CommandProcess,
         place: Rendezvous,
         *,
-        can: tuple[Ability, ...] = ON_SCREEN,
         nodes: Nodes | None = None,
         gives_way: bool = False,
         world_size: int | None = None,
@@ -148,7 +134,7 @@ class TrainingJob(Source):
         self._is_closed = False
         awaits: StartStage = "process" if self.is_ours else "torch"
         self._waiting: list[Event] = [
-            Hello(can=can),
+            Hello(can=held.can),
             Status(text=f"starting {name}", awaits=awaits),
         ]
         if self.prints_to:

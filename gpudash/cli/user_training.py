@@ -19,7 +19,7 @@ from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run import runs
 from gpudash.run.command_process import Foreground
-from gpudash.run.job import HEADLESS, TrainingJob
+from gpudash.run.job import TrainingJob
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
 from gpudash.run.session import Session
@@ -109,7 +109,6 @@ class HeadlessScript(Follower):
             self._command.name,
             child,
             self._place,
-            can=HEADLESS,
             nodes=self._nodes,
             gives_way=self._gives_way,
         )
