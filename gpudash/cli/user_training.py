@@ -1,24 +1,23 @@
-"""Run the user's command without a screen, with terminal, streams and signals as if alone."""
+"""Start the user's command, and have it watched; without a screen it runs as if alone."""
 
-import argparse
 import os
 import shutil
 import signal
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from math import inf
 from pathlib import Path
 
-from gpudash import rendezvous
-from gpudash.cli.headless import SIGNALS, Follower, cost_clause, handled, meters
-from gpudash.cli.stdout import complain
+from gpudash.cli.headless import SIGNALS, Training, handled, last_clauses
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
-from gpudash.ranks import hangs
+from gpudash.protocol.training import Failed
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
+from gpudash.rendezvous import Rendezvous
 from gpudash.run import runs
-from gpudash.run.command_process import Foreground
+from gpudash.run.command_process import CommandProcess, Foreground, keep
+from gpudash.run.guardian import HAS_BEEN_ASKED
 from gpudash.run.job import TrainingJob
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
@@ -34,11 +33,6 @@ PASSED_ON = (signal.SIGTERM, signal.SIGHUP, *ASKING)
 
 def plan_of(command: UserCommand) -> Plan:
     return Plan(workload=command.name, settings={}, command=tuple(map(plain, command.argv)))
-
-
-def remove(place: rendezvous.Rendezvous) -> None:
-    """Remove the directory of a run that was not started."""
-    shutil.rmtree(place.path, ignore_errors=True)
 
 
 def _pace(count: int, seconds: float) -> str:
@@ -58,146 +52,136 @@ def own_failures(session: Session) -> list[str]:
     return found
 
 
-class HeadlessScript(Follower):
-    """A command that has the terminal, the streams and the signals as if it ran alone."""
+class UserTraining(Training):
+    """A user's command; without a screen, with terminal, streams and signals as if it ran alone."""
 
+    is_ours = False
     most_signals = inf
+    is_shared = True
 
     def __init__(
         self,
         command: UserCommand,
+        hold: Callable[[UserCommand, Rendezvous], CommandProcess] = Foreground,
         *,
         nodes: Nodes | None = None,
         gives_way: bool = False,
         quiet: bool = True,
     ) -> None:
         """With `gives_way`, `gpudash attach` may watch the command meanwhile. Raises UsageError."""
-        super().__init__(quiet=quiet, shared=True)
-        self._command, self._place, self._nodes = command, runs.begin(), nodes
+        super().__init__(quiet=quiet)
+        self.plan = plan_of(command)
+        self.source = {"start_source": self._start}
+        self._command, self._hold = command, hold
+        self._place, self._nodes = runs.begin(), nodes
         self._gives_way = gives_way
-        self._claim = None if gives_way else Claim(self._place.path)
-        self._child: Foreground | None = None
+        is_claimed = not gives_way and hold is not keep  # a keeper admits one gpudash anyway
+        self._claim = Claim(self._place.path) if is_claimed else None
+        self._held: CommandProcess | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
-        self.source: TrainingJob | None = None
+        self._was_stopped = False
+        self.job: TrainingJob | None = None
         """The source of the command; None before its start."""
-        self._reported_hang: tuple[str, ...] = ()
-
-    @contextmanager
-    def session(self, arguments: argparse.Namespace) -> Iterator[Session]:
-        """Open a session that starts the command."""
-        interval = {"interval_s": arguments.interval} if hasattr(arguments, "interval") else {}
-        session = Session(
-            plan_of(self._command),
-            **interval,
-            command=arguments.command,
-            set_by=arguments.set_by,
-            start_source=self._start,
-            beside=meters(arguments),
-        )
-        try:
-            yield session
-        finally:
-            session.close()
-            if self._claim is not None:
-                self._claim.close()
-            if self._child is None:
-                remove(self._place)
 
     def _start(self, _plan: Plan) -> TrainingJob:
-        child = self._launch()
-        self.source = TrainingJob(
+        self.job = TrainingJob(
             self._command.name,
-            child,
+            self._launch(),
             self._place,
             nodes=self._nodes,
             gives_way=self._gives_way,
         )
-        return self.source
+        return self.job
 
-    def _launch(self) -> Foreground:
-        child = self._begin()
-        self._child = child  # from here on signals go to it directly
-        for number in self._early_signals:
-            child.signal(number)
-        return child
+    def _launch(self) -> CommandProcess:
+        held = self._held = self._hold(self._command, self._place)
+        for number in self._early_signals:  # later ones go to it directly
+            held.signal(number)
+        return held
 
-    def _begin(self) -> Foreground:
-        return Foreground(self._command, self._place)
+    def close(self) -> None:
+        if self._claim is not None:
+            self._claim.close()
+        if self._held is None:  # the directory of a run that was not started
+            shutil.rmtree(self._place.path, ignore_errors=True)
 
     def run_for(self, relay: Relay) -> None:
         """Run the command to its end, watched from another node. Raises WorkerError."""
-        with self._taking_signals():
+        with self.taking_signals():
             self._launch()
             with relay.running(self._place):
-                code = in_shell(self._wait())
+                code = in_shell(self.wait())
                 how = f"exited with {code}" if code else "has ended"
                 relay.set_parting(f"{self._command.name} {how}")
 
-    def _look(self) -> None:
-        hang = self.news.snapshot.hang
-        clauses = hangs.clauses(hang) if hang is not None else ()
-        if hang is not None and hang.stacks and clauses != self._reported_hang:
-            complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
-        self._reported_hang = clauses
-
     def _end(self, session: Session) -> None:
-        """Leave that to the command, which has its signals."""
+        assert self._held is not None
+        if self.interrupted:  # it has its signals
+            self._held.signal(HAS_BEEN_ASKED)
+            return
+        with suppress(OSError):  # it has ended by itself
+            self._place.end()
+        session.stop()
+        self._was_stopped = True
 
-    def _wait(self) -> int:
-        assert self._child
-        code = self._child.wait()
-        self._child.close()
+    def wait(self) -> int:
+        assert isinstance(self._held, Foreground)
+        code = self._held.wait()
+        self._held.close()
         return code
 
-    def summary(
-        self, session: Session, record: Path | None, price: float | None = None
-    ) -> list[str]:
-        assert self.source
-        parts = [self.source.how_it_ended()] if self._wait() else []
-        lines: list[str] = []
-        trainings = self.source.trainings
+    def outcome(self, failure: Failed | None) -> tuple[str, int | None]:  # noqa: ARG002  # its own it tells
+        assert self.job
+        code = self.job.exit_code
+        if code and not (self._was_stopped or self.interrupted):
+            return self.job.how_it_ended(), in_shell(code)
+        return self.job.why_no_more(), None
+
+    def summary(self, session: Session, record: Path | None) -> list[str]:
+        assert self.job
+        parts = [self.job.how_it_ended()] if self.wait() else []
+        lines = []
+        trainings = self.job.trainings
         if len(trainings) > 1:
             for number, one in enumerate(trainings, 1):
-                lines.append(f"gpudash: training {number}: {_pace(one.steps, one.seconds)}")
+                lines.append(f"training {number}: {_pace(one.steps, one.seconds)}")
             whole = _pace(
                 sum(one.steps for one in trainings), sum(one.seconds for one in trainings)
             )
             parts.append(f"{len(trainings)} trainings, {whole}")
-        elif self.source.started:
+        elif self.job.started:
             rate = figure(session.steps_per_s)
-            seen = f"{steps(self.source.total_steps)}, {rate} steps/s"
-            parts.append(f"{seen}{' until gpudash attach took over' * self.source.is_behind}")
+            seen = f"{steps(self.job.total_steps)}, {rate} steps/s"
+            parts.append(f"{seen}{' until gpudash attach took over' * self.job.is_behind}")
         else:
-            parts.append(self.source.why_no_step())
+            parts.append(self.job.why_no_step())
         if record is not None and session.has_rows("recording"):
             parts.append(f"recorded to {shown(record)}")
         parts += own_failures(session)
-        parts += [session.limits.main(), cost_clause(session, self.news.snapshot, price)]
-        lines.append(f"gpudash: {'; '.join(filter(None, parts))}")
-        return lines
+        parts += last_clauses(session, self.news.snapshot)
+        return [*lines, "; ".join(parts)]
 
     def end(self) -> int:
         """After Ctrl-C, end by SIGINT, so that a shell loop ends."""
-        code = self._wait()
+        code = self.wait()
         if code == -signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
         return in_shell(code)
 
-    def _taking_signals(self) -> AbstractContextManager[None]:
-        """Leave signals to the command: pass on those that the terminal does not send it anyway."""
-
-        def pass_on(number: int, _frame: object) -> None:
-            if number not in ASKING:
-                self._signals.append(number)
-            if number == signal.SIGINT and self.source is not None:
-                self.source.was_interrupted = True
-            if self._child is None:  # nor has the terminal's reached it
-                self._early_signals.append(number)
-            elif number in PASSED_ON:
-                self._child.signal(number)
-
+    def taking_signals(self) -> AbstractContextManager[None]:
         # ignored signals, as under nohup, the command ignores too
         ours = {*SIGNALS, *PASSED_ON}
-        handled_here = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
-        return handled(handled_here, pass_on)
+        heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
+        return handled(heeded, self._take)
+
+    def _take(self, number: int, _frame: object) -> None:
+        """Leave signals to the command: pass on those that the terminal does not send it anyway."""
+        if number not in ASKING:
+            self._signals.append(number)
+        if number == signal.SIGINT and self.job is not None:
+            self.job.was_interrupted = True
+        if self._held is None:  # nor has the terminal's reached it
+            self._early_signals.append(number)
+        elif number in PASSED_ON:
+            self._held.signal(number)

@@ -13,13 +13,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gpudash.cli import attach, headless_script
+from gpudash.cli import attach
 from gpudash.cli.attach import choose
 from gpudash.cli.dashboard import ScreenResult
-from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.main import main
+from gpudash.cli.user_training import UserTraining
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
+from gpudash.run.command_process import Foreground
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
 from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, in_terminal, script, shows
@@ -218,16 +219,23 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, monkeypatch, number):
+def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, number):
     passed_on = []
 
-    def start(*_words, **_options):
-        signal.raise_signal(number)
-        return SimpleNamespace(signal=passed_on.append, wait=lambda: 0, close=lambda: None)
+    class Interrupted(Foreground):
+        def _begin(self, *_words):
+            signal.raise_signal(number)
 
-    monkeypatch.setattr(headless_script, "Foreground", start)
+        def signal(self, number):
+            passed_on.append(number)
+
+        def wait(self):
+            return 0
+
+        def close(self): ...
+
     relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
-    HeadlessScript(understand([script(tmp_path, "")])).run_for(relay)
+    UserTraining(understand([script(tmp_path, "")]), Interrupted).run_for(relay)
     assert passed_on == [number]
 
 
