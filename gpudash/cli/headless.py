@@ -192,16 +192,12 @@ class Training:
     """A workload, followed to its end: it stops at a signal, and need not answer a second one."""
 
     is_ours = True
-    """Whether it is a workload, whose failure needs no more words."""
-    most_signals = 1.0
-    """After another one the training need not answer."""
-    is_shared = False
-    """Whether the terminal is the training's, and so are its log and output."""
+    """Whether gpudash may kill it. Else the terminal is its own, and so are its log and output."""
     source: Mapping[str, Any] = {}
     """How a session starts it, unless as it starts a workload."""
 
     def __init__(self, *, quiet: bool) -> None:
-        self.news = News(quiet=quiet or self.is_shared)
+        self.news = News(quiet=quiet or not self.is_ours)
         self._quiet = quiet
         self._signals: list[int] = []
         self._trained_s = inf  # when the training was seen to have ended
@@ -219,12 +215,12 @@ class Training:
     ) -> None:
         """Have the training end once `over()` is true, or after a signal; close the session."""
         line = (lambda _: "") if self._quiet else line
-        printer = Printer(sys.stderr, line, shared=self.is_shared or self._quiet)
+        printer = Printer(sys.stderr, line, shared=self._quiet or not self.is_ours)
         is_ending = False
         with self.taking_signals():
             session.start(self.news)
             try:
-                while not session.wait(REDRAW_S) and len(self._signals) <= self.most_signals:
+                while not (session.wait(REDRAW_S) or (self.is_ours and len(self._signals) > 1)):
                     if not is_ending and (self.interrupted or (over() and not self._just_ended())):
                         is_ending = True
                         self._end(session)

@@ -5,7 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
-from math import inf
+from functools import partial
 from pathlib import Path
 
 from gpudash.cli.headless import SIGNALS, Training, handled, last_clauses
@@ -56,8 +56,6 @@ class UserTraining(Training):
     """A user's command; without a screen, with terminal, streams and signals as if it ran alone."""
 
     is_ours = False
-    most_signals = inf
-    is_shared = True
 
     def __init__(
         self,
@@ -73,8 +71,8 @@ class UserTraining(Training):
         self.plan = plan_of(command)
         self.source = {"start_source": self._start}
         self._command, self._hold = command, hold
-        self._place, self._nodes = runs.begin(), nodes
-        self._gives_way = gives_way
+        self._place = runs.begin()
+        self._watch = partial(TrainingJob, command.name, nodes=nodes, gives_way=gives_way)
         is_claimed = not gives_way and hold is not keep  # a keeper admits one gpudash anyway
         self._claim = Claim(self._place.path) if is_claimed else None
         self._held: CommandProcess | None = None
@@ -84,13 +82,7 @@ class UserTraining(Training):
         """The source of the command; None before its start."""
 
     def _start(self, _plan: Plan) -> TrainingJob:
-        self.job = TrainingJob(
-            self._command.name,
-            self._launch(),
-            self._place,
-            nodes=self._nodes,
-            gives_way=self._gives_way,
-        )
+        self.job = self._watch(self._launch(), self._place)
         return self.job
 
     def _launch(self) -> CommandProcess:

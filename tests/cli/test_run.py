@@ -417,12 +417,10 @@ def test_ctrl_c_keeps_the_starts_until_then():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--watch"], "there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND"),
         (["--watch", "nosuch.py"], "no such file: nosuch.py"),
         (["--watch", f"{TRAINING[:-3]}s.py"], "; did you mean scripted_training.py?"),
         (["--watch", "python9.9", TRAINING], "command not found: python9.9"),
         (["--python", "x", "python3", TRAINING], "--python x does not go with python3; valid: one"),
-        (["--watch", "--", "nosuch"], "command not found: nosuch"),
         (["--record", "-", TRAINING], "--record - is not valid: standard output is the script's"),
         (["--watch", "--record", "r.csv", TRAINING], "--record does not go with --watch"),
         (["--live", TRAINING], "--live goes with --record FILE.csv"),

@@ -428,6 +428,7 @@ def test_a_failure_names_its_last_output(run):
         (RANK.format(1, 3) + RANK.format(2, 7), 1, "train.py exited with 1: rank 2 exited with 7"),
         ("done\n", -9, "train.py was killed by SIGKILL"),
         ("", -11, "train.py was killed by SIGSEGV"),
+        ("", -36, "train.py was killed by signal 36"),
     ],
 )
 def test_it_says_how_it_ended(place, printed, code, sentence):
