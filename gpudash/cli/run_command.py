@@ -103,10 +103,11 @@ def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
 
 
 def say_farewell(source: TrainingJob, left: ScreenResult) -> int:
-    if not source.is_over:
+    held = source.held
+    if not held.over:
         again, how = ATTACH, ""
-        if source.prints_to:
-            again, how = look_in(), f", and prints to {source.prints_to}"
+        if held.prints_to:
+            again, how = look_in(), f", and prints to {held.prints_to}"
         elif in_slurm_step():
             how = " until this Slurm step ends, and with it all that it started"
         left.print_receipt(f"{again}, as {source.name} runs on{how}")
@@ -114,7 +115,7 @@ def say_farewell(source: TrainingJob, left: ScreenResult) -> int:
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))
     left.print_receipt()
-    if source.is_lost:
+    if held.lost:
         complain(f"gpudash: {source.how_it_ended()}")
         return Exit.FAILED
-    return left.code if source.exit_code is None else in_shell(source.exit_code)
+    return left.code if held.exit_code is None else in_shell(held.exit_code)

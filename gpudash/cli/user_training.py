@@ -124,7 +124,7 @@ class UserTraining(Training):
 
     def outcome(self, failure: Failed | None) -> tuple[str, int | None]:  # noqa: ARG002  # its own it tells
         assert self.job
-        code = self.job.exit_code
+        code = self.job.held.exit_code
         if code and not (self._was_stopped or self.interrupted):
             return self.job.how_it_ended(), in_shell(code)
         return self.job.why_no_more(), None

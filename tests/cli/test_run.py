@@ -511,7 +511,7 @@ def attached_to(monkeypatch):
     """Return a function that attaches to a script's training; it returns gpudash's exit code."""
     run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
     left = ScreenResult(0, Snapshot(workload="train.py"))
-    script = {"name": "train.py", "last_lines": (), "prints_to": "", "close": lambda: None}
+    script = {"name": "train.py", "last_lines": (), "close": lambda: None}
     script["how_it_ended"] = lambda: "the terminal is gone"
 
     def call(**how):
@@ -519,7 +519,7 @@ def attached_to(monkeypatch):
             ("gpudash.cli.attach.choose", run),
             ("gpudash.cli.stdout.on_terminal", True),
             ("gpudash.cli.run_command.listen", None),
-            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, **how)),
+            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
             ("gpudash.cli.dashboard.show", left),
         ):
             monkeypatch.setattr(place, lambda *_, _value=value, **__: _value)
@@ -542,7 +542,8 @@ def test_attach_ends_as_run_does_with_the_scripts_own_code(
     attached_to, capsys, exit_code, is_lost, ours, said
 ):
     is_over = is_lost or exit_code is not None
-    assert attached_to(exit_code=exit_code, is_lost=is_lost, is_over=is_over) == ours
+    held = {"exit_code": exit_code, "lost": is_lost, "over": is_over, "prints_to": ""}
+    assert attached_to(**held) == ours
     printed = capsys.readouterr().err
     assert printed.endswith(said)
     assert ("runs on" in printed) == (not is_over)

@@ -133,7 +133,7 @@ def test_the_command_is_there_before_it_trains(place):
 def test_a_training_is_relayed_in_order_and_under_the_commands_name(run):
     watched = run(TRAINING, "--steps", "100")
     assert watched.first("started").workload == "train.py"
-    assert watched.first(Offered) == watched.source.offered
+    assert watched.first(Offered).complete
     assert watched.end() == "train.py has ended"
     assert watched.bodies("finished")[-1].after_step == watched.bodies(Progress)[-1].total_steps > 0
     assert len(watched.bodies(Hello)) == 1  # said again, it would void the log
