@@ -51,7 +51,7 @@ def run_headless(
     sink, where = rows or "recording", "to standard output" if path is None else f"to {shown(path)}"
     if rows is not None:
         session.begin_sink(rows)
-    training = Training(quiet=quiet)
+    training = StartedTraining(quiet=quiet)
     training.follow(session, progress_line, lambda: sink in session.sink_failures)
     snapshot = training.news.snapshot
     if not training.interrupted:
@@ -188,7 +188,7 @@ class Printer:
         tell(self._stream, text)  # the recording goes on
 
 
-class Training:
+class StartedTraining:
     """A workload, followed to its end: it stops at a signal, and need not answer a second one."""
 
     is_ours = True

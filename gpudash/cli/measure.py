@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from gpudash.cli.headless import News, Training, session_of
+from gpudash.cli.headless import News, StartedTraining, session_of
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain
 from gpudash.cli.user_training import UserTraining, plan_of
@@ -174,8 +174,8 @@ def measure(
     return course, ended
 
 
-def _started(training: AskedTraining, arguments: argparse.Namespace) -> Training:
+def _started(training: AskedTraining, arguments: argparse.Namespace) -> StartedTraining:
     if training.command is None:
-        return Training(quiet=arguments.quiet)
+        return StartedTraining(quiet=arguments.quiet)
     hold = partial(Guarded, output_to_stderr=arguments.json)
     return UserTraining(training.command, hold, quiet=arguments.quiet)

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 
-from gpudash.cli.headless import SIGNALS, Training, handled, last_clauses
+from gpudash.cli.headless import SIGNALS, StartedTraining, handled, last_clauses
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed
@@ -52,7 +52,7 @@ def own_failures(session: Session) -> list[str]:
     return found
 
 
-class UserTraining(Training):
+class UserTraining(StartedTraining):
     """A user's command; without a screen, with terminal, streams and signals as if it ran alone."""
 
     is_ours = False
