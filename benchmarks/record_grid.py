@@ -19,8 +19,8 @@ from pathlib import Path
 import msgspec
 
 from gpudash.cli.headless import News
-from gpudash.cli.headless_script import plan_of
 from gpudash.cli.measure import AskedTraining, Course, measure
+from gpudash.cli.user_training import plan_of
 from gpudash.compare.block_trial import BLOCK_S, RUN_S
 from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gpudash.cli.headless import News
-from gpudash.cli.headless_script import plan_of
+from gpudash.cli.user_training import plan_of
 from gpudash.protocol.commands import Plan
 from gpudash.run import runs
 from gpudash.run.command_process import Foreground

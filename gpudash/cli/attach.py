@@ -39,14 +39,12 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.dashboard import show
-    from gpudash.cli.headless import meters
+    from gpudash.cli.dashboard import opening, show
     from gpudash.cli.run_command import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
     from gpudash.protocol.commands import Plan
-    from gpudash.run.job import ON_SCREEN, TrainingJob
+    from gpudash.run.job import TrainingJob
     from gpudash.run.runs import check_folder, living
-    from gpudash.run.session import Session
 
     check_folder()
     run = choose(arguments.run, living())
@@ -54,20 +52,14 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError("the dashboard needs a terminal")
     nodes = listen(arguments, headless=False)
     held = run.open()
-    can = ON_SCREEN if run.facts.is_kept else tuple(one for one in ON_SCREEN if one != "type")
-    source = TrainingJob(run.facts.name, held, run.place, can=can, nodes=nodes)
+    source = TrainingJob(run.facts.name, held, run.place, nodes=nodes)
     plan = Plan(workload=source.name, settings={}, command=run.facts.command)
     source.joined = True
-    session = Session(
-        plan,
-        rate_hz=arguments.rate,
-        command=arguments.command,
-        start_source=lambda _plan: source,
-        beside=meters(arguments),
-    )
-    session.price = arguments.price
-    with closing(source), closing(session):
-        left = show(lambda: session, plan, arguments)
+    with (
+        closing(source),
+        opening(plan, arguments, start_source=lambda _plan: source) as open_session,
+    ):
+        left = show(open_session, plan, arguments)
     return say_farewell(source, left)
 
 

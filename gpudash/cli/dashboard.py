@@ -5,7 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -105,13 +105,9 @@ def main(arguments: argparse.Namespace) -> int:
 
     with opening(plan, arguments, record) as open_session:
         if headless:
-            from gpudash.cli.headless import run_headless, run_streaming
+            from gpudash.cli.headless import run_headless
 
-            said = {"quiet": arguments.quiet, "price": arguments.price}
-            if record is not None:
-                return run_headless(open_session(), record, **said)
-            if rows is not None:
-                return run_streaming(open_session(), rows, **said)
+            return run_headless(open_session(), record, rows, quiet=arguments.quiet)
         if arguments.once:
             return _print_once(
                 open_session, plan, ascii_only=arguments.ascii, color=arguments.color
@@ -127,43 +123,26 @@ def main(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def opening(
-    plan: "Plan", arguments: argparse.Namespace, record: "Path | None", **source: Any
+    plan: "Plan", arguments: argparse.Namespace, record: "Path | None" = None, **source: Any
 ) -> Iterator[Callable[[], "Session"]]:
     """Yield a function that opens the session, once; close it at the end."""
     with ExitStack() as at_end:
 
         @cache
         def open_session() -> "Session":
-            from gpudash.cli.headless import meters
-            from gpudash.run.session import Session
+            from gpudash.cli.headless import session_of
 
-            session = Session(
-                plan,
-                interval_s=arguments.interval,
-                rate_hz=arguments.rate,
-                command=arguments.command,
-                set_by=arguments.set_by,
-                beside=meters(arguments),
-                **source,
-            )
-            session.price = arguments.price
-            at_end.callback(session.close)
-            return session
+            return at_end.enter_context(closing(session_of(plan, arguments, **source)))
 
         if record is not None:  # errors of the file are reported before a screen opens
             open_session().begin_sink(
                 "recording", record, force=arguments.force, every_step=arguments.every_step
             )
-        if arguments.to:
-            begin_destinations(open_session(), arguments)
+        destinations = getattr(arguments, "to", ())
+        once_each(destinations)
+        for name, target in destinations:
+            open_session().begin_sink(name, target, force=arguments.force)
         yield open_session
-
-
-def begin_destinations(session: "Session", arguments: argparse.Namespace) -> None:
-    """Begin the sinks of `--to`. Raises UsageError and RecordingError."""
-    once_each(arguments.to)
-    for name, target in arguments.to:
-        session.begin_sink(name, target, force=arguments.force)
 
 
 def show(

@@ -6,11 +6,11 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from gpudash.cli.stdout import CLEAR_LINE, complain, tell
 from gpudash.compare.energy import money, of_a_million
@@ -18,6 +18,7 @@ from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed
+from gpudash.ranks import hangs
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
 from gpudash.run.source import Source
@@ -29,26 +30,28 @@ PIPE_EVERY_S = 5.0
 REDRAW_S = 0.2
 OWN_END_S = 5.0
 """Seconds that a command may take to end after its training before it is asked to."""
+OPTIONS = {
+    "interval": "interval_s",
+    "rate": "rate_hz",
+    "command": "command",
+    "set_by": "set_by",
+}
+"""Options of the command line that a session has, too."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
 def run_headless(
-    session: Session, path: Path, *, quiet: bool = False, price: float | None = None
+    session: Session, path: Path | None, rows: str | None = None, *, quiet: bool = False
 ) -> int:
-    """Return 0 also if interrupted, 2 if the settings are not possible, 1 for other failures."""
-    return _run(session, "recording", f"to {shown(path)}", quiet=quiet, price=price)
+    """Record to `path`, or send rows to standard output by this sink.
 
-
-def run_streaming(
-    session: Session, sink: str, *, quiet: bool = False, price: float | None = None
-) -> int:
-    """Return 0 also if the reader of standard output has gone."""
-    session.begin_sink(sink)
-    return _run(session, sink, "to standard output", quiet=quiet, price=price)
-
-
-def _run(session: Session, sink: str, where: str, *, quiet: bool, price: float | None) -> int:
-    training = Follower(quiet=quiet)
+    Return 0 also if interrupted, or if the reader of standard output has gone; 2 if the settings
+    are not possible; 1 for other failures.
+    """
+    sink, where = rows or "recording", "to standard output" if path is None else f"to {shown(path)}"
+    if rows is not None:
+        session.begin_sink(rows)
+    training = StartedTraining(quiet=quiet)
     training.follow(session, progress_line, lambda: sink in session.sink_failures)
     snapshot = training.news.snapshot
     if not training.interrupted:
@@ -63,10 +66,14 @@ def _run(session: Session, sink: str, where: str, *, quiet: bool, price: float |
         how = "interrupted after" if training.interrupted else "trained"
         rate = figure(session.steps_per_s)
         trained = f"{how} {steps(snapshot.total_steps)}, {rate} steps/s"
-        limit = session.limits.main()
-        cost = cost_clause(session, snapshot, price)
-        complain("; ".join(filter(None, (trained, f"recorded {where}", limit, cost))))
+        complain("; ".join([trained, f"recorded {where}", *last_clauses(session, snapshot)]))
     return code
+
+
+def last_clauses(session: Session, snapshot: Snapshot) -> Iterator[str]:
+    """Yield what limited the run, and what it cost, as far as known."""
+    clauses = (session.limits.main(), cost_clause(session, snapshot, session.price))
+    return filter(None, clauses)
 
 
 def cost_clause(session: Session, snapshot: Snapshot, price: float | None) -> str:
@@ -181,18 +188,20 @@ class Printer:
         tell(self._stream, text)  # the recording goes on
 
 
-class Follower:
-    """Follows a training to its end. Of gpudash's own: it stops at a signal, or is killed."""
+class StartedTraining:
+    """A workload, followed to its end: it stops at a signal, and need not answer a second one."""
 
-    most_signals = 1.0
-    """After another one the training need not answer."""
+    is_ours = True
+    """Whether gpudash may kill it. Else the terminal is its own, and so are its log and output."""
+    source: Mapping[str, Any] = {}
+    """How a session starts it, unless as it starts a workload."""
 
-    def __init__(self, *, quiet: bool, shared: bool = False) -> None:
-        """`shared`: the terminal is the script's, and so are its log and output."""
-        self.news = News(quiet=quiet or shared)
-        self._quiet, self._shared = quiet, shared
+    def __init__(self, *, quiet: bool) -> None:
+        self.news = News(quiet=quiet or not self.is_ours)
+        self._quiet = quiet
         self._signals: list[int] = []
         self._trained_s = inf  # when the training was seen to have ended
+        self._reported_hang: tuple[str, ...] = ()
 
     @property
     def interrupted(self) -> bool:
@@ -206,22 +215,38 @@ class Follower:
     ) -> None:
         """Have the training end once `over()` is true, or after a signal; close the session."""
         line = (lambda _: "") if self._quiet else line
-        printer = Printer(sys.stderr, line, shared=self._shared or self._quiet)
+        printer = Printer(sys.stderr, line, shared=self._quiet or not self.is_ours)
         is_ending = False
-        with self._taking_signals():
+        with self.taking_signals():
             session.start(self.news)
             try:
-                while not session.wait(REDRAW_S) and len(self._signals) <= self.most_signals:
+                while not (session.wait(REDRAW_S) or (self.is_ours and len(self._signals) > 1)):
                     if not is_ending and (self.interrupted or (over() and not self._just_ended())):
                         is_ending = True
                         self._end(session)
                     printer.show(self.news)
-                    self._look()
+                    self._report_hang()
             finally:
                 session.close()
-                self._wait()
+                self.wait()
         printer.show(self.news)
         printer.end()
+
+    def taking_signals(self) -> AbstractContextManager[None]:
+        return interruptions(self._signals)
+
+    def outcome(self, failure: Failed | None) -> tuple[str, int | None]:
+        """Return why there was no more, and the exit code of one that failed by itself."""
+        if failure is None:
+            return "the training ended", None
+        return failure.sentence, exit_of(failure)
+
+    def wait(self) -> int:
+        """Wait until what was started has ended; return its exit code."""
+        return Exit.DONE
+
+    def close(self) -> None:
+        """Release what was made for it, once its session is closed."""
 
     def _just_ended(self) -> bool:
         """Whether the training has just ended: then what held it may end by itself."""
@@ -230,25 +255,26 @@ class Follower:
         self._trained_s = min(self._trained_s, time.monotonic())
         return time.monotonic() < self._trained_s + OWN_END_S
 
-    def _taking_signals(self) -> AbstractContextManager[None]:
-        return interruptions(self._signals)
-
-    def _look(self) -> None:
-        """Report what the progress line does not say."""
+    def _report_hang(self) -> None:
+        hang = self.news.snapshot.hang
+        clauses = hangs.clauses(hang) if hang is not None else ()
+        if hang is not None and hang.stacks and clauses != self._reported_hang:
+            complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
+        self._reported_hang = clauses
 
     def _end(self, session: Session) -> None:
         if self.interrupted:
             self.news.on_log(("stopping",))
         session.stop()
 
-    def _wait(self) -> int:
-        """Wait until what was started has ended; return its exit code."""
-        return Exit.DONE
 
-
-def training_session(arguments: argparse.Namespace, plan: Plan) -> closing[Session]:
-    how = {"command": arguments.command, "set_by": arguments.set_by}
-    return closing(Session(plan, **how, beside=meters(arguments)))
+def session_of(plan: Plan, arguments: argparse.Namespace, **source: Any) -> Session:
+    """Return a session with those of its options that the verb has."""
+    given = vars(arguments)
+    how = {of: given[name] for name, of in OPTIONS.items() if name in given}
+    session = Session(plan, **how, **{"beside": meters(arguments)} | source)
+    session.price = given.get("price")
+    return session
 
 
 def meters(arguments: argparse.Namespace) -> Sequence[Source] | None:

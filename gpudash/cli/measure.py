@@ -7,21 +7,21 @@ so does all it has started.
 import argparse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import closing
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from gpudash.cli.headless import Follower, News, exit_of, training_session
-from gpudash.cli.headless_script import HeadlessScript, in_shell, plan_of
+from gpudash.cli.headless import News, StartedTraining, session_of
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain
+from gpudash.cli.user_training import UserTraining, plan_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed
 from gpudash.run.guarded import Guarded
-from gpudash.run.guardian import HAS_BEEN_ASKED
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.snapshot import ENDED, Snapshot, silence
@@ -152,7 +152,7 @@ def measure(
     begin: Callable[[Session, News], AnyCourse],
 ) -> tuple[AnyCourse, Ended]:
     """Start the training; have it end once the course is over. Raises what the course raises."""
-    measured = _measured(training, arguments)
+    measured = _started(training, arguments)
     refusals = list[Exception]()
 
     def is_over() -> bool:
@@ -162,64 +162,20 @@ def measure(
             refusals.append(error)
             return True
 
-    with measured.session(arguments) as session:
+    opened = session_of(training.plan, arguments, **measured.source)
+    with closing(measured), closing(opened) as session:
         course = begin(session, measured.news)
         measured.follow(session, course.line, is_over)
-        ended = measured.ended(session.failure)
+        why, failed = measured.outcome(session.failure)
+    snapshot, interrupted = measured.news.snapshot, measured.interrupted
+    ended = Ended(snapshot, interrupted, why, failed, session.failure, measured.is_ours)
     if refusals:
         raise refusals[0]
     return course, ended
 
 
-def _measured(training: AskedTraining, arguments: argparse.Namespace) -> "_Workload | _Command":
+def _started(training: AskedTraining, arguments: argparse.Namespace) -> StartedTraining:
     if training.command is None:
-        return _Workload(training.plan, quiet=arguments.quiet)
-    return _Command(training.command, quiet=arguments.quiet, output_to_stderr=arguments.json)
-
-
-class _Workload(Follower):
-    def __init__(self, plan: Plan, *, quiet: bool) -> None:
-        super().__init__(quiet=quiet)
-        self._plan = plan
-
-    def session(self, arguments: argparse.Namespace) -> AbstractContextManager[Session]:
-        return training_session(arguments, self._plan)
-
-    def ended(self, failure: Failed | None) -> Ended:
-        ended = Ended(self.news.snapshot, self.interrupted)
-        if failure is None:
-            return ended
-        return ended._replace(why=failure.sentence, failed=exit_of(failure), failure=failure)
-
-
-class _Command(HeadlessScript):
-    def __init__(self, command: UserCommand, *, quiet: bool, output_to_stderr: bool) -> None:
-        super().__init__(command, quiet=quiet)
-        self._output_to_stderr = output_to_stderr
-        self._was_stopped = False
-
-    def _begin(self) -> Guarded:
-        return Guarded(self._command, self._place, output_to_stderr=self._output_to_stderr)
-
-    def _end(self, session: Session) -> None:
-        assert self._child
-        if self.interrupted:
-            self._child.signal(HAS_BEEN_ASKED)
-            return
-        with suppress(OSError):  # it has ended by itself
-            self._place.end()
-        session.stop()
-        self._was_stopped = True
-
-    def ended(self, failure: Failed | None) -> Ended:
-        assert self.source
-        code = self.source.exit_code
-        has_failed = bool(code) and not (self._was_stopped or self.interrupted)
-        return Ended(
-            self.news.snapshot,
-            self.interrupted,
-            self.source.how_it_ended() if has_failed else self.source.why_no_more(),
-            in_shell(code) if code and has_failed else None,
-            failure,
-            is_ours=False,
-        )
+        return StartedTraining(quiet=arguments.quiet)
+    hold = partial(Guarded, output_to_stderr=arguments.json)
+    return UserTraining(training.command, hold, quiet=arguments.quiet)

@@ -18,7 +18,7 @@ from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
 from gpudash.report.cell import lines, picture
 from gpudash.run.command_process import CommandProcess
-from gpudash.run.job import HEADLESS, TrainingJob
+from gpudash.run.job import TrainingJob
 from gpudash.run.runs import UserRun, read
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
@@ -60,7 +60,7 @@ class Watch:
 
         def start(_plan: Plan) -> TrainingJob:
             self._source = TrainingJob(
-                run.facts.name, _UntouchedKernel(run), run.place, can=HEADLESS, gives_way=True
+                run.facts.name, _UntouchedKernel(run), run.place, gives_way=True
             )
             return self._source
 

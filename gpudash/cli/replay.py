@@ -1,7 +1,7 @@
 """`gpudash replay`: show a recording on the dashboard, also one that is still being written."""
 
 import argparse
-from contextlib import closing
+from typing import Any
 
 from gpudash.cli.options import add_file, add_number, add_price, add_screen_options
 from gpudash.cli.parser import Parser, Verb
@@ -30,20 +30,12 @@ VERB = Verb(
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.dashboard import show
+    from gpudash.cli.dashboard import opening, show
     from gpudash.run.replay import NOTHING, Player, Replay
-    from gpudash.run.session import Session
 
     replay = Replay(arguments.file, Player(arguments.speed))
     if not on_terminal():
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")
-    session = Session(
-        NOTHING,
-        rate_hz=arguments.rate,
-        start_source=lambda _plan: replay,
-        beside=(),
-        clock=replay.now,
-    )
-    session.price = arguments.price
-    with closing(session):
-        return show(lambda: session, NOTHING, arguments, replay.player).code
+    how: dict[str, Any] = {"start_source": lambda _plan: replay, "beside": (), "clock": replay.now}
+    with opening(NOTHING, arguments, None, **how) as open_session:
+        return show(open_session, NOTHING, arguments, replay.player).code

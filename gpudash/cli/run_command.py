@@ -1,34 +1,19 @@
 """`gpudash run`: run the user's command, on the dashboard or with its streams untouched."""
 
 import argparse
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from gpudash.addresses import to_connect, to_listen
-from gpudash.cli.dashboard import (
-    ScreenResult,
-    begin_destinations,
-    check_record_options,
-    opening,
-    show,
-)
-from gpudash.cli.headless_script import (
-    HeadlessScript,
-    in_shell,
-    own_failures,
-    plan_of,
-    remove,
-)
+from gpudash.cli.dashboard import ScreenResult, check_record_options, opening, show
 from gpudash.cli.stdout import complain, on_terminal, say
+from gpudash.cli.user_training import UserTraining, in_shell, own_failures
 from gpudash.errors import Exit, UsageError
-from gpudash.protocol.commands import Plan
-from gpudash.run.command_process import keep
+from gpudash.run.command_process import Foreground, keep
 from gpudash.run.job import TrainingJob
 from gpudash.run.node_protocol import VARIABLE, given_token, new_token
 from gpudash.run.nodes import Nodes
 from gpudash.run.relay import Relay
-from gpudash.run.runs import begin
-from gpudash.run.source import Source
 from gpudash.run.user_command import ATTACH, UserCommand, in_slurm_step, look_in, understand
 
 LAST_LINES = 20
@@ -45,26 +30,29 @@ def main(arguments: argparse.Namespace) -> int:
     if arguments.connect is not None:
         return _relayed(command, arguments)
     nodes = listen(arguments, headless=headless)
-    if not headless:
-        return _on_screen(command, arguments, nodes)
-    gives_way = nodes is None and record is None and not arguments.to
-    script = HeadlessScript(command, nodes=nodes, gives_way=gives_way)
+    gives_way = headless and nodes is None and record is None and not arguments.to
+    hold = Foreground if headless else keep
+    training = UserTraining(command, hold, nodes=nodes, gives_way=gives_way)
     if gives_way and not (asked or arguments.quiet):
         complain(f"gpudash: no terminal here; {look_in()} opens the dashboard over {command.name}")
-    with script.session(arguments) as session:
-        if record is not None:
-            session.begin_sink(
-                "recording", record, force=arguments.force, every_step=arguments.every_step
+    with (
+        closing(training),
+        opening(training.plan, arguments, record, **training.source) as open_session,
+    ):
+        if headless:
+            training.follow(open_session())
+        else:
+            left = show(open_session, training.plan, arguments)
+        lines = own_failures(open_session())
+        if headless:
+            lines = (
+                ["; ".join(lines)] if arguments.quiet else training.summary(open_session(), record)
             )
-        begin_destinations(session, arguments)
-        script.follow(session)
-        failures = own_failures(session)
-        if not arguments.quiet:
-            for line in script.summary(session, record, arguments.price):
-                complain(line)
-        elif failures:
-            complain(f"gpudash: {'; '.join(failures)}")
-    return script.end()
+        for line in filter(None, lines):
+            complain(f"gpudash: {line}")
+    if headless:
+        return training.end()
+    return left.code if training.job is None else say_farewell(training.job, left)
 
 
 def _check(arguments: argparse.Namespace, *, headless: bool) -> None:
@@ -109,36 +97,17 @@ def _relayed(command: UserCommand, arguments: argparse.Namespace) -> int:
         )
     relay = Relay(address, token, complain)
     relay.try_once()
-    script = HeadlessScript(command)
-    script.run_for(relay)
-    return script.end()
-
-
-def _on_screen(command: UserCommand, arguments: argparse.Namespace, nodes: Nodes | None) -> int:
-    plan, place = plan_of(command), begin()
-    sources: list[TrainingJob] = []
-
-    def start(_plan: Plan) -> Source:
-        held = keep(command, place)
-        sources.append(TrainingJob(command.name, held, place, nodes=nodes))
-        return sources[-1]
-
-    try:
-        with opening(plan, arguments, arguments.record, start_source=start) as open_session:
-            left = show(open_session, plan, arguments)
-            for failure in own_failures(open_session()):
-                complain(f"gpudash: {failure}")
-    finally:
-        if not sources:
-            remove(place)
-    return say_farewell(sources[-1], left) if sources else left.code
+    training = UserTraining(command)
+    training.run_for(relay)
+    return training.end()
 
 
 def say_farewell(source: TrainingJob, left: ScreenResult) -> int:
-    if not source.is_over:
+    held = source.held
+    if not held.over:
         again, how = ATTACH, ""
-        if source.prints_to:
-            again, how = look_in(), f", and prints to {source.prints_to}"
+        if held.prints_to:
+            again, how = look_in(), f", and prints to {held.prints_to}"
         elif in_slurm_step():
             how = " until this Slurm step ends, and with it all that it started"
         left.print_receipt(f"{again}, as {source.name} runs on{how}")
@@ -146,7 +115,7 @@ def say_farewell(source: TrainingJob, left: ScreenResult) -> int:
     if source.last_lines:
         say("\n".join(source.last_lines[-LAST_LINES:]))
     left.print_receipt()
-    if source.is_lost:
+    if held.lost:
         complain(f"gpudash: {source.how_it_ended()}")
         return Exit.FAILED
-    return left.code if source.exit_code is None else in_shell(source.exit_code)
+    return left.code if held.exit_code is None else in_shell(held.exit_code)

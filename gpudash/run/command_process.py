@@ -15,6 +15,7 @@ from signal import SIGINT, SIGKILL, SIGTERM
 
 from gpudash.errors import UsageError, WorkerError
 from gpudash.format import plain
+from gpudash.protocol.training import Ability
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import keeper
 from gpudash.run.keeper import Messages, message
@@ -28,9 +29,15 @@ MARGIN = 4
 """Columns of the screen beside the pane that shows the output."""
 
 
+UNCHANGED: tuple[Ability, ...] = ("record", "profile", "stacks")
+CHANGED: tuple[Ability, ...] = (*UNCHANGED, "levers", "pause", "blocks", "memory", "leave")
+
+
 class CommandProcess(ABC):
     """A command that runs, or has run."""
 
+    can: tuple[Ability, ...] = UNCHANGED
+    """What may be asked of its training."""
     is_ours = False
     """Whether it ends with gpudash, which may kill it. Its training stops at a step."""
     exit_code: int | None = None
@@ -107,6 +114,8 @@ class Foreground(CommandProcess):
 class _OnTerminal(CommandProcess):
     """A command on a keeper's terminal."""
 
+    can = (*CHANGED, "type")
+
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._connection = connection
@@ -168,6 +177,8 @@ class _OnTerminal(CommandProcess):
 
 class Adopted(CommandProcess):
     """A command that has its own terminal or none, and may be watched without a screen."""
+
+    can = CHANGED
 
     def __init__(self, place: Path, name: str, process: tuple[int, int]) -> None:
         """Raise UsageError if another gpudash keeps the watch."""

@@ -20,11 +20,9 @@ from gpudash.protocol.commands import AnyCommand, Figures, Stacks, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import (
-    Ability,
     Failed,
     Hello,
     LifePhase,
-    Offered,
     Printed,
     Progress,
     StartStage,
@@ -41,18 +39,6 @@ from gpudash.run.terminal_lines import TerminalLines
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.turns import Turn
 
-ON_SCREEN: tuple[Ability, ...] = (
-    "levers",
-    "pause",
-    "blocks",
-    "record",
-    "memory",
-    "leave",
-    "type",
-    "profile",
-    "stacks",
-)
-HEADLESS: tuple[Ability, ...] = ("record", "profile", "stacks")
 INTERRUPTED = (-SIGINT, 128 + SIGINT)
 """Exit codes after a SIGINT; the second is a shell's, and that of those who do as a shell does."""
 NO_HOOKS = {
@@ -107,7 +93,6 @@ class TrainingJob(Source):
         held: CommandProcess,
         place: Rendezvous,
         *,
-        can: tuple[Ability, ...] = ON_SCREEN,
         nodes: Nodes | None = None,
         gives_way: bool = False,
         world_size: int | None = None,
@@ -118,9 +103,6 @@ class TrainingJob(Source):
         """
         self.name = name
         self.is_ours = held.is_ours
-        self.offered: Offered | None = None
-        """Levers and findings of the training, once they are complete; may be read from any
-        thread."""
         self.started = False
         """Whether a step was ever seen; may be read from any thread."""
         self.total_steps = 0
@@ -131,7 +113,7 @@ class TrainingJob(Source):
         """Whether the terminal has sent it a SIGINT, as far as known."""
         self.is_behind = False
         """Whether they are those until another gpudash took over."""
-        self._held = held
+        self.held = held
         self._place = place
         self._called = "the training process" if self.is_ours else name
         self._processes = TrainingProcesses(place, nodes, world_size=world_size)
@@ -148,11 +130,11 @@ class TrainingJob(Source):
         self._is_closed = False
         awaits: StartStage = "process" if self.is_ours else "torch"
         self._waiting: list[Event] = [
-            Hello(can=can),
+            Hello(can=held.can),
             Status(text=f"starting {name}", awaits=awaits),
         ]
-        if self.prints_to:
-            lines = (f"gpudash: {name} prints elsewhere, to", self.prints_to)  # it may be long
+        if held.prints_to:
+            lines = (f"gpudash: {name} prints elsewhere, to", held.prints_to)  # it may be long
             self._waiting.append(Printed(lines=lines))
         self._status = ""
         self._state: State | None = None  # rank 0's newest one
@@ -164,7 +146,7 @@ class TrainingJob(Source):
     @property
     def exit_code(self) -> int | None:
         """Negative for a signal; None while the command runs, or if unknown."""
-        return self._held.exit_code
+        return self.held.exit_code
 
     @property
     def last_lines(self) -> tuple[str, ...]:
@@ -172,29 +154,15 @@ class TrainingJob(Source):
         return self._lines.newest
 
     @property
-    def prints_to(self) -> str:
-        """Where its output goes, in words, if it comes neither here nor to gpudash's terminal."""
-        return self._held.prints_to
-
-    @property
     def is_away(self) -> bool:
         return self._turn is not None and not self._turn.is_ours
-
-    @property
-    def is_over(self) -> bool:
-        return self._held.over
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether the command's terminal is gone, so that nobody knows how it ended."""
-        return self._held.lost
 
     def read(self) -> list[Envelope]:
         if self._is_closed or self._why is not None:
             return []
         # numbered in the order of sending: the normaliser drops older numbers
         found = [*self._own(), *self._output(), *self._of_training()]
-        if not self._held.over:
+        if not self.held.over:
             self._report_progress()
             if not self.is_ours:  # whose end says what becomes of its processes
                 self._waiting += self._processes.notices()
@@ -220,7 +188,7 @@ class TrainingJob(Source):
 
     def type(self, text: str, /) -> None:
         self._typed_s = time.monotonic()
-        self._held.type(text)
+        self.held.type(text)
 
     def ended(self) -> str | None:
         return self._why
@@ -228,7 +196,7 @@ class TrainingJob(Source):
     def close(self) -> None:
         self._is_closed = True
         self._processes.close()
-        self._held.close()
+        self.held.close()
 
     # ── messages ────────────────────────────────────────────────────────────────────
 
@@ -254,8 +222,6 @@ class TrainingJob(Source):
                 if rank == 0:
                     self._note_levers(body)
                     self._note_training(process)
-            if isinstance(body, Offered) and body.complete and rank == 0:
-                self.offered = body
             if isinstance(body, Progress) and rank == 0:
                 self.total_steps, self.is_behind = body.total_steps, False
                 self._note_progress(body)
@@ -292,7 +258,7 @@ class TrainingJob(Source):
         more = SUSTAINED_BYTES_PER_S * (now_s - self._read_s)
         self._left_bytes = min(self._left_bytes + more, BURST_BYTES)
         self._read_s = now_s
-        received = self._held.read()[-max(int(self._left_bytes), 1) :]
+        received = self.held.read()[-max(int(self._left_bytes), 1) :]
         if not received:
             return []
         self._left_bytes -= len(received)
@@ -314,9 +280,9 @@ class TrainingJob(Source):
             self._waiting.append(Status(text=status, awaits=awaits))
 
     def _stop(self) -> None:
-        number = self._held.stops[min(self._stops, len(self._held.stops) - 1)]
+        number = self.held.stops[min(self._stops, len(self.held.stops) - 1)]
         self._stops += 1
-        self._held.signal(number)
+        self.held.signal(number)
         if number == SIGKILL:  # a killed launcher may leave its processes behind
             self._processes.kill()
         said = "as Ctrl-C does" if number == SIGINT else f"by {signal_name(number)}"
@@ -347,8 +313,8 @@ class TrainingJob(Source):
         yield State(at_s=first.at_s, phase="failed", failure=failure)
 
     def _end_of_command(self, now_s: float, why: str) -> Iterator[Event]:
-        code, until_s = self._held.exit_code, self._processes.parted_s
-        if code == 0 or (code is None and not self._held.lost):
+        code, until_s = self.held.exit_code, self._processes.parted_s
+        if code == 0 or (code is None and not self.held.lost):
             yield State(
                 at_s=now_s,
                 phase="finished",
@@ -370,12 +336,12 @@ class TrainingJob(Source):
     @property
     def _is_interrupted(self) -> bool:
         """Whether a SIGINT has ended it; who catches one may exit with any code."""
-        code = self._held.exit_code
+        code = self.held.exit_code
         return code in INTERRUPTED or (self.was_interrupted and code is not None and code > 0)
 
     def how_it_ended(self) -> str:
-        code = self._held.exit_code
-        if self._held.lost:
+        code = self.held.exit_code
+        if self.held.lost:
             return f"whoever held the terminal of {self.name} was killed, and the terminal is gone"
         if code is None or code == 0:
             return f"{self._called} has ended"

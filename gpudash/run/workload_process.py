@@ -15,7 +15,6 @@ import msgspec
 
 from gpudash.errors import WorkerError
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Ability
 from gpudash.rendezvous import Rendezvous
 from gpudash.run import child
 from gpudash.run.command_process import CommandProcess
@@ -24,15 +23,6 @@ from gpudash.run.lines import TURN_BYTES, receive
 from gpudash.run.terminal_lines import LINE_LIMIT
 
 WORKLOAD, LAUNCHER = ("-m", "gpudash.worker"), ("-m", "gpudash.worker.launch")
-CAN: tuple[Ability, ...] = (
-    "levers",
-    "pause",
-    "restart",
-    "blocks",
-    "record",
-    "memory",
-    "profile",
-)
 REAP_S = 3.0
 """Seconds to wait for a killed process: one inside the GPU's driver may take any time."""
 
@@ -43,12 +33,13 @@ def start(plan: Plan) -> TrainingJob:
 
 
 def job_of(plan: Plan, held: "WorkloadProcess") -> TrainingJob:
-    return TrainingJob(plan.workload, held, held.place, can=CAN, world_size=plan.nproc)
+    return TrainingJob(plan.workload, held, held.place, world_size=plan.nproc)
 
 
 class WorkloadProcess(CommandProcess):
     """A process group whose output gpudash reads, and a scratch directory where it is met."""
 
+    can = ("levers", "pause", "restart", "blocks", "record", "memory", "profile")
     is_ours = True
 
     def __init__(self, plan: Plan, program: Sequence[str] = ()) -> None:

@@ -27,7 +27,7 @@ from ..instrument.reporter import Reports
 from ..instrument.state_sender import StateSender
 from ..levers.training_objects import Redirects, TrainingObjects
 from ..protocol.session import Notice
-from ..protocol.training import Ability, Aside, Hello, Offered, Phase, State, TrainingProcess
+from ..protocol.training import Aside, Hello, Offered, Phase, State, TrainingProcess
 from ..rendezvous import Rendezvous
 from ..training.command_loop import CommandLoop
 from ..training.commanded import rank
@@ -41,15 +41,6 @@ than some levers gain."""
 EXPECTED_S = 2.0
 """Seconds that a new training is measured without a dashboard. One that connects within this time
 also gets the first steps."""
-CAN: tuple[Ability, ...] = (
-    "levers",
-    "blocks",
-    "pause",
-    "record",
-    "memory",
-    "leave",
-    "profile",
-)
 LAST_STEPS_S = 0.2
 """Seconds that the process waits at its end for the device to finish the steps to be reported, and
 again for the loss of the last one."""
@@ -366,9 +357,7 @@ class Driver:
         if self._reports is None:
             self._measure(after=training.step)
         assert self._reports is not None
-        several = training.is_shared  # with several ranks, a paused one would hold up the others
-        can = tuple(one for one in CAN if not (several and one == "pause"))
-        self._send(Hello(can=can, pid=os.getpid(), job=job() if several else ""))
+        self._send(Hello(pid=os.getpid(), job=job() if training.is_shared else ""))
         training.levers.update(training.found)  # the script may have changed what it had
         self._offered = self._offer(training)
         self._send(self._offered)

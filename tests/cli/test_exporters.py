@@ -90,24 +90,6 @@ def test_all_of_them_beside_a_recording(tmp_path: Path, collector: Collector) ->
     assert sum(one["args"]["value"] for one in events if one["name"] == "steps") == steps
 
 
-def test_a_script_keeps_its_streams_and_is_scraped(tmp_path: Path, short_path: Path) -> None:
-    port = free_port()
-    script = ("-m", "tests.run.scripted_training", "--steps", "100000", "--step-s", "0.002")
-    process = subprocess.Popen(
-        worker_double.gpudash("run", "--watch", "-q", "--to", f"prometheus:{port}", "--", *script),
-        cwd=tmp_path,
-        env=worker_double.environment(GPUDASH_RUN_DIR=str(short_path)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    waiting.until(lambda: trained(port))
-    process.send_signal(signal.SIGINT)
-    process.send_signal(signal.SIGTERM)
-    output, said = process.communicate(timeout=waiting.PATIENCE_S)
-    assert "gpudash" not in output + said
-
-
 def test_a_collector_that_goes_away_leaves_the_recording_whole(tmp_path: Path) -> None:
     collector = Collector()
     process = started(tmp_path, "-q", "--record", "run.csv", "--to", f"otlp:{collector.address}")

@@ -32,6 +32,7 @@ def ended(snapshot, path="run.csv", failure=None, steps_per_s=25.0, limits=None)
         close=lambda: None,
         finish_sink=lambda _name: None,
         has_rows=lambda _sink: True,
+        price=None,
     )
     return run_headless(session, Path(path))
 

@@ -77,23 +77,28 @@ def test_a_bad_argument_is_refused_in_one_line(
     assert message in refused(*arguments)
 
 
-@pytest.mark.parametrize("name", ["run.csv", "folder", "nowhere/run.csv"])
+@pytest.mark.parametrize("how", [(), ("--live",)], ids=["headless", "on screen"])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("run.csv", "run.csv exists; --force overwrites it\n"),
+        ("folder", "folder"),
+        ("nowhere/run.csv", "nowhere/run.csv"),
+    ],
+)
 def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
-    name: str, private: Path, refused: Refused
-) -> None:
-    (private / "folder").mkdir()
-    (private / "run.csv").write_text("precious")
-    assert name in refused("--record", name)
-    assert (private / "run.csv").read_text() == "precious"
-
-
-def test_a_record_file_that_cannot_be_made_is_refused_before_a_screen_opens(
-    private: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+    how: tuple[str, ...],
+    name: str,
+    why: str,
+    private: Path,
+    refused: Refused,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gpudash.cli.dashboard.on_terminal", lambda: True)
-    (private / "run.csv").touch()
-    said = refused("--record", "run.csv", "--live", *ON_CPU)
-    assert said == "gpudash: run.csv exists; --force overwrites it\n"
+    (private / "folder").mkdir()
+    (private / "run.csv").write_text("precious")
+    assert why in refused("--record", name, *how, *ON_CPU)
+    assert (private / "run.csv").read_text() == "precious"
 
 
 def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(

@@ -13,13 +13,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from gpudash.cli import attach, headless_script
+from gpudash.cli import attach
 from gpudash.cli.attach import choose
 from gpudash.cli.dashboard import ScreenResult
-from gpudash.cli.headless_script import HeadlessScript
 from gpudash.cli.main import main
+from gpudash.cli.user_training import UserTraining
 from gpudash.errors import UsageError
 from gpudash.run import keeper, runs
+from gpudash.run.command_process import Foreground
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
 from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, in_terminal, script, shows
@@ -218,16 +219,23 @@ def test_signals_to_gpudash_are_passed_on(tmp_path, number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, monkeypatch, number):
+def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, number):
     passed_on = []
 
-    def start(*_words, **_options):
-        signal.raise_signal(number)
-        return SimpleNamespace(signal=passed_on.append, wait=lambda: 0, close=lambda: None)
+    class Interrupted(Foreground):
+        def _begin(self, *_words):
+            signal.raise_signal(number)
 
-    monkeypatch.setattr(headless_script, "Foreground", start)
+        def signal(self, number):
+            passed_on.append(number)
+
+        def wait(self):
+            return 0
+
+        def close(self): ...
+
     relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
-    HeadlessScript(understand([script(tmp_path, "")])).run_for(relay)
+    UserTraining(understand([script(tmp_path, "")]), Interrupted).run_for(relay)
     assert passed_on == [number]
 
 
@@ -409,12 +417,10 @@ def test_ctrl_c_keeps_the_starts_until_then():
 @pytest.mark.parametrize(
     ("words", "why"),
     [
-        (["--watch"], "there is nothing to run; valid: SCRIPT.py, -m MODULE or -- COMMAND"),
         (["--watch", "nosuch.py"], "no such file: nosuch.py"),
         (["--watch", f"{TRAINING[:-3]}s.py"], "; did you mean scripted_training.py?"),
         (["--watch", "python9.9", TRAINING], "command not found: python9.9"),
         (["--python", "x", "python3", TRAINING], "--python x does not go with python3; valid: one"),
-        (["--watch", "--", "nosuch"], "command not found: nosuch"),
         (["--record", "-", TRAINING], "--record - is not valid: standard output is the script's"),
         (["--watch", "--record", "r.csv", TRAINING], "--record does not go with --watch"),
         (["--live", TRAINING], "--live goes with --record FILE.csv"),
@@ -505,7 +511,7 @@ def attached_to(monkeypatch):
     """Return a function that attaches to a script's training; it returns gpudash's exit code."""
     run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
     left = ScreenResult(0, Snapshot(workload="train.py"))
-    script = {"name": "train.py", "last_lines": (), "prints_to": "", "close": lambda: None}
+    script = {"name": "train.py", "last_lines": (), "close": lambda: None}
     script["how_it_ended"] = lambda: "the terminal is gone"
 
     def call(**how):
@@ -513,7 +519,7 @@ def attached_to(monkeypatch):
             ("gpudash.cli.attach.choose", run),
             ("gpudash.cli.stdout.on_terminal", True),
             ("gpudash.cli.run_command.listen", None),
-            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, **how)),
+            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
             ("gpudash.cli.dashboard.show", left),
         ):
             monkeypatch.setattr(place, lambda *_, _value=value, **__: _value)
@@ -536,7 +542,8 @@ def test_attach_ends_as_run_does_with_the_scripts_own_code(
     attached_to, capsys, exit_code, is_lost, ours, said
 ):
     is_over = is_lost or exit_code is not None
-    assert attached_to(exit_code=exit_code, is_lost=is_lost, is_over=is_over) == ours
+    held = {"exit_code": exit_code, "lost": is_lost, "over": is_over, "prints_to": ""}
+    assert attached_to(**held) == ours
     printed = capsys.readouterr().err
     assert printed.endswith(said)
     assert ("runs on" in printed) == (not is_over)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from gpudash.cli.headless import News
 from gpudash.protocol.commands import Plan
-from gpudash.run.job import ON_SCREEN, TrainingJob
+from gpudash.run.job import TrainingJob
 from gpudash.run.runs import living
 from gpudash.run.session import Session
 from tests.waiting import until
@@ -96,7 +96,7 @@ class Dashboard:
     def __init__(self, notebook):
         (run,) = (one for one in living() if one.facts.pid == notebook.pid)
         name, held = run.facts.name, run.open()
-        self.source = TrainingJob(name, held, run.place, can=ON_SCREEN)
+        self.source = TrainingJob(name, held, run.place)
         self.news = News()
         self.session = Session(
             Plan(workload=name, settings={}),

@@ -96,8 +96,7 @@ class Training:
             return
         self.connection, self.watched_from = connection, self.turns
         self.tell("watched")
-        can = ("levers", "pause", "blocks", "record", "leave")
-        self.send(Hello(can=can, pid=os.getpid(), job=self.job))
+        self.send(Hello(pid=os.getpid(), job=self.job))
         self.offer()
         worker = self.worker
         first = started(time.monotonic(), dict(worker.settings))

@@ -8,7 +8,7 @@ import pytest
 
 from gpudash.protocol.training import Progress, State
 from gpudash.run.command_process import Foreground
-from gpudash.run.job import HEADLESS, TrainingJob
+from gpudash.run.job import TrainingJob
 from gpudash.run.turns import Claim, Turn
 from gpudash.run.user_command import UserCommand
 from tests.waiting import until
@@ -64,7 +64,7 @@ def test_a_claim_ends_with_its_process(tmp_path):
 def test_a_source_gives_the_training_away_and_takes_it_back(place):
     steps = ["--steps", "100000", "--step-s", "0.002"]
     held = Foreground(UserCommand("train.py", (sys.executable, TRAINING, *steps)), place)
-    source, envelopes = TrainingJob("train.py", held, place, can=HEADLESS, gives_way=True), []
+    source, envelopes = TrainingJob("train.py", held, place, gives_way=True), []
 
     def told(kind):
         return [one.body for one in envelopes if isinstance(one.body, kind)]

@@ -143,12 +143,6 @@ def test_any_output_fits_into_lines_that_a_logs_reader_accepts(begin):
     assert [one.seq for one in printed] == list(range(1, len(printed) + 1))
 
 
-def test_a_signal_without_a_name_is_shown_by_its_number(begin):
-    link = job_of(PLAN, begin("import os; os.kill(os.getpid(), 36)"))
-    until_its_end(link)
-    assert link.ended() == "the training process was killed by signal 36"
-
-
 def test_what_has_killed_a_rank_is_told_before_what_others_say_came_of_it(begin):
     held = begin("raise SystemExit('Connection closed by peer')")
     held.place.mark("failed", "rank 1 was killed by SIGKILL")
