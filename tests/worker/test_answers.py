@@ -8,7 +8,7 @@ import torch
 
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
-from gpudash.protocol.commands import Change, Pause, Plan
+from gpudash.protocol.commands import Change, Plan
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Refused
 from gpudash.worker import workload_training
@@ -19,12 +19,6 @@ from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, Run, stop_when
 
 def stop_after(kind: str, count: int) -> Callable[[Run, Event], None]:
     return stop_when(lambda run, event: isinstance(event, Progress) and len(run.of(kind)) == count)
-
-
-def test_a_second_pause_changes_nothing() -> None:
-    run = Run(ENTRY, stop_after("paused", 2))
-    first, second = run.until_stopped(Pause(id=1), Pause(id=2)).of("paused")
-    assert (first.at_s, first.after_step) == (second.at_s, second.after_step)
 
 
 def test_a_command_that_comes_too_late_is_answered_by_finished() -> None:
