@@ -31,12 +31,3 @@ def check(answers: dict[int, list[str]], expected: dict[int, type[Event] | str |
     assert {number: len(names) for number, names in answers.items()} == dict.fromkeys(expected, 1)
     for number, kind in expected.items():
         assert kind is None or answers[number] == [name_of(kind)], answers[number]
-
-
-def answers_in(events: Iterable[Event]) -> dict[int, list[Event]]:
-    """Return the events that name each command."""
-    named: dict[int, list[Event]] = {}
-    for event in events:
-        for number, count in Counter(getattr(event, "answers", ())).items():
-            named.setdefault(number, []).extend([event] * count)
-    return named

@@ -357,29 +357,6 @@ def test_a_change_from_just_before_it_does_not_end_it():
     assert done.experiment.verdict is not None
 
 
-def test_a_comparison_follows_one_that_was_cut_off():
-    """The first one's records still arrive when the second has begun."""
-    worker = Worker(step_ms=faster(1.25))
-    first = Conducted(Comparison(pipelined()), worker)
-    first.turn(20)
-    assert worker.blocks.running
-    second = Conducted(Comparison(pipelined(pairs=4)), worker, run=1, delay=2).run()
-    assert second.experiment.found.pairs == 4
-    assert second.experiment.found.change == pytest.approx(0.25)
-    assert worker.settings["pipelined"] == "off"
-
-
-def test_the_end_of_the_training_ends_it():
-    done = conduct(pipelined())
-    done.turn(30)
-    done.worker.finish()
-    for record in done.worker.take():
-        done.tell(record)
-    assert done.experiment.done
-    assert done.experiment.failure == "the training ended after 1 pair, too few for a verdict"
-    assert done.commands == []
-
-
 def test_at_the_end_of_the_training_what_was_measured_is_its_verdict():
     """Its interval holds at every look, so also at this one."""
     done = conduct(pipelined(pairs=20), step_ms=faster(1.25, noise=unsteady()))
@@ -394,13 +371,6 @@ def test_at_the_end_of_the_training_what_was_measured_is_its_verdict():
     assert "8 pairs" in done.experiment.verdict
 
 
-def test_another_worker_ends_it():
-    done = conduct(pipelined())
-    done.turn(5)
-    done.tell(in_process(Worker().start(), pid=43))
-    assert done.experiment.failure == "the training ended after 0 pairs, too few for a verdict"
-
-
 def test_records_after_its_end_are_ignored():
     done = conduct(pipelined(), step_ms=faster(1.25)).run()
     known = done.experiment.shown()
@@ -408,15 +378,3 @@ def test_records_after_its_end_are_ignored():
     done.tell(in_process(Worker().start(), pid=43))
     assert done.experiment.shown() == known
     assert done.commands == []
-
-
-def test_a_pause_is_not_in_any_block():
-    done = conduct(pipelined(pairs=6), step_ms=faster(1.25))
-    for _ in range(8):
-        done.turn(7)
-        done.worker.paused = True
-        done.worker.now_s += 100.0
-        done.turn(3)
-        assert not done.experiment.done
-        done.worker.paused = False
-    assert done.run().experiment.found.change == pytest.approx(0.25)

@@ -300,7 +300,7 @@ def test_the_end_of_the_training_right_after_the_last_block_is_no_failure():
     assert done.experiment.sweep.failure is None
 
 
-@pytest.mark.parametrize("turns", range(20, 32))
+@pytest.mark.parametrize("turns", range(20, 32, 4))
 def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
     done = swept()
     done.turn(turns)

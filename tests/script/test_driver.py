@@ -9,161 +9,24 @@ import pytest
 from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.training_objects import TrainingObjects
 from gpudash.protocol.commands import (
-    AnyCommand,
     Block,
     Blocks,
     Change,
-    Memory,
     Pause,
-    Profile,
-    Rehearse,
     Resume,
     Slow,
-    Stop,
 )
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, Timed
 from gpudash.recording.intervals import Intervals
 from gpudash.run.normalise import Normaliser
 from gpudash.script import driver as driver_module
 from tests import waiting
-from tests.answers import blocks, check
+from tests.answers import blocks
 from tests.lives import turns
-from tests.script.toy_script import Dashboard, Script, answered, connected, path, script
+from tests.script.toy_script import Dashboard, Script, connected, path, script
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("quick")
-
-
-def profile(number: int, where: str = "trace.json", steps: int = 3) -> Profile:
-    return Profile(id=number, steps=steps, path=where)
-
-
-LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
-CASES: dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]] = {
-    "changes": (
-        [Change(id=1, settings={"precision": "bf16"}), Change(id=2, settings={"precision": "?"})],
-        {1: "changed", 2: "changed"},
-    ),
-    "what there is not": ([Change(id=1, settings={"batch": "2"})], {1: Refused}),
-    "a change to what is": ([Change(id=1, settings={"precision": "fp32"})], {1: Refused}),
-    "what does not work": ([Change(id=1, settings={"precision": "impossible"})], {1: Refused}),
-    "a rehearsal": (
-        [Change(id=1, settings={"compile": "on"}), Change(id=2, settings={"compile": "off"})],
-        {1: "changed", 2: "changed"},
-    ),
-    "a rehearsal under pause": (
-        [Pause(id=1), Change(id=2, settings={"compile": "on"}), Resume(id=3)],
-        {1: "paused", 2: "changed", 3: "resumed"},
-    ),
-    "a pause during a rehearsal": (
-        [Change(id=1, settings={"compile": "on"}), Pause(id=2), Resume(id=3), Resume(id=4)],
-        {1: "changed", 2: "paused", 3: "resumed", 4: "resumed"},
-    ),
-    "pausing twice": (
-        [Pause(id=1), Pause(id=2), Resume(id=3)],
-        {1: "paused", 2: "paused", 3: "resumed"},
-    ),
-    "going on twice": (
-        [Resume(id=1), Pause(id=2), Resume(id=3), Resume(id=4)],
-        {1: "resumed", 2: "paused", 3: "resumed", 4: "resumed"},
-    ),
-    "under pause": (
-        [
-            Pause(id=1),
-            Change(id=2, settings={"precision": "bf16"}),
-            Change(id=3, settings={"x": ""}),
-            Resume(id=4),
-        ],
-        {1: "paused", 2: "changed", 3: Refused, 4: "resumed"},
-    ),
-    "blocks": ([blocks(1, 1, {"precision": "bf16"}, {})], {1: BlocksEnded}),
-    "blocks that are rehearsed": (
-        [blocks(1, 1, {"compile": "on"}, {}, {"compile": "on"})],
-        {1: BlocksEnded},
-    ),
-    "blocks that cannot be": (
-        [blocks(1, 1, {"precision": "impossible"}, {"precision": "unknown"}, {})],
-        {1: BlocksEnded},
-    ),
-    "other blocks of the run": ([LONG, blocks(2, 1)], {1: BlocksEnded, 2: BlocksEnded}),
-    "another run": ([LONG, blocks(2, 2, {})], {1: BlocksEnded, 2: BlocksEnded}),
-    "a run that has ended": ([LONG, blocks(2, 1), blocks(3, 1, {})], dict.fromkeys((1, 2, 3))),
-    "nothing to end": ([blocks(1, 1)], {1: BlocksEnded}),
-    "a change in blocks": (
-        [LONG, Change(id=2, settings={"precision": "tf32"})],
-        {1: BlocksEnded, 2: "changed"},
-    ),
-    "a rehearsal in blocks": (
-        [LONG, Change(id=2, settings={"compile": "on"}), blocks(3, 2, {})],
-        {1: BlocksEnded, 2: "changed", 3: BlocksEnded},
-    ),
-    "refusals in blocks": (
-        [
-            LONG,
-            Change(id=2, settings={"precision": "unknown"}),
-            Change(id=3, settings={"precision": "impossible"}),
-            blocks(4, 1),
-        ],
-        {1: BlocksEnded, 2: Refused, 3: Refused, 4: BlocksEnded},
-    ),
-    "another run back to what needs a rehearsal": (
-        [
-            Change(id=1, settings={"compile": "on"}),
-            blocks(2, 1, {"compile": "off"}, min_steps=10**6),
-            blocks(3, 2, {}),
-        ],
-        {1: "changed", 2: BlocksEnded, 3: BlocksEnded},
-    ),
-    "a pause in blocks": (
-        [LONG, Pause(id=2), Resume(id=3), Pause(id=4), blocks(5, 1), Resume(id=6)],
-        dict.fromkeys(range(1, 7)),
-    ),
-    "profiles": ([profile(1), profile(2)], {1: Profiled, 2: Profiled}),
-    "a profile in blocks": (
-        [LONG, profile(2), blocks(3, 1)],
-        {1: BlocksEnded, 2: Refused, 3: BlocksEnded},
-    ),
-    "a profile under pause": (
-        [Pause(id=1), profile(2), Resume(id=3)],
-        {1: "paused", 2: Refused, 3: "resumed"},
-    ),
-    "a profile during a rehearsal": (
-        [Change(id=1, settings={"compile": "on"}), profile(2)],
-        {1: "changed", 2: Profiled},
-    ),
-    "a change in a profile": (
-        [profile(1), Change(id=2, settings={"precision": "bf16"}), Pause(id=3), Resume(id=4)],
-        {1: Profiled, 2: "changed", 3: "paused", 4: "resumed"},
-    ),
-    "a profile that cannot be written": ([profile(1, "/none/trace.json")], {1: Refused}),
-    "who owns memory, on a CPU": ([Memory(id=1)], {1: Refused}),
-    "levers timed on a batch": ([Rehearse(id=1), blocks(2, 1)], {1: Rehearsed, 2: BlocksEnded}),
-    "levers timed beside an A/B": ([blocks(1, 1), Rehearse(id=2)], {1: BlocksEnded, 2: Rehearsed}),
-    "a stop": ([Stop(id=1), blocks(2, 1)], {1: Refused, 2: BlocksEnded}),
-}
-
-
-@pytest.mark.parametrize("together", [True, False], ids=["together", "one by one"])
-@pytest.mark.parametrize("case", CASES)
-def test_every_command_gets_one_answer_with_its_id(
-    case: str, training, tmp_path, monkeypatch, *, together: bool
-) -> None:
-    commands, expected = CASES[case]
-    left = [commands] if together else [[one] for one in commands]
-
-    def react(dashboard: Dashboard, event: Event) -> None:
-        if isinstance(event, Progress) and left:
-            dashboard.send(*left.pop(0))
-
-    monkeypatch.chdir(tmp_path)  # where traces go
-    dashboard = Dashboard(path(tmp_path), react)
-    training.until(lambda: not left and expected.keys() <= answered(dashboard).keys())
-    training.goes_on()
-    check(answered(dashboard), expected)
-    assert not training.root.keeps_calls
-    assert training.root.newest is None
 
 
 # ── reports ─────────────────────────────────────────────────────────────────────────────

@@ -376,18 +376,6 @@ async def test_words_in_rules_and_in_the_answer_are_buttons(d):
     assert len(d.engine.calls_of("compare")) == 1
 
 
-async def test_tabs_can_be_clicked(d):
-    d.engine.log("hello from the worker")
-    await d.press("5")
-    for size in SIZES:
-        await d.resize(*size)
-        for tab, shown in (("log", "hello from"), ("prof", "no profile"), ("hist", "setting")):
-            y = d.app.main_screen.pane.region.y
-            await d.pilot.click(offset=(d.lines()[y].index(tab) + 1, y))
-            await d.settle()
-            assert shown in d.text()
-
-
 # ── footer ──────────────────────────────────────────────────────────────────────────────
 
 

@@ -316,16 +316,6 @@ def test_each_of_several_processes_has_a_row():
     assert "⁵ranks 3" in d.text()
 
 
-@showing(scripts.of_ranks(8))
-async def test_no_size_raises(d):
-    d.engine.print(*scripts.PRINTED)
-    for size in [(20, 5), (60, 16), (400, 120)]:
-        await d.resize(*size)
-        for key in ("5", "v", "v", "q", "escape", "1", "right"):
-            await d.press(key)
-        assert len(d.lines()) == size[1]
-
-
 # ── what is in sight first ──────────────────────────────────────────────────────────────
 
 

@@ -206,16 +206,6 @@ def test_the_levers_of_a_workload_are_known_before_it_trains():
     assert begun.levers == trained.levers == reference_levers("encdec", {})
 
 
-def test_the_first_steps_after_a_change_or_a_pause_are_left_out_of_the_results():
-    watched = Watched().trained()
-    change = watched.run.change_and({"warmup_steps": 17}, data="loader")
-    watched.feed(change, *watched.run.steps(18))
-    assert [row.steps for row in watched.now().results] == [35, 1]
-    watched.feed(watched.run.pause(), watched.run.wait(2.0), watched.run.resume())
-    watched.feed(*watched.run.steps(18))
-    assert [row.steps for row in watched.now().results] == [35, 2]
-
-
 def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
     watched = Watched().trained(3, 3000.0)
     before = watched.now().series
