@@ -65,7 +65,7 @@ ODD_MARKERS = tuple(
     ("what", "snapshot", "shown", "hidden"),
     [
         ("before anything runs it says what it waits for",
-         Snapshot(workload="encdec", status="importing torch"),
+         Snapshot(workload="encdec", status="importing torch", awaits="torch"),
          ["importing torch", *["waiting for the first step"] * 2, "◌ torch",
           "levers work already", "num_workers"], [*BARS]),
         ("a run in full swing", training(),
