@@ -83,7 +83,7 @@ class WorkloadProcess(CommandProcess):
         self.exit_code = self._process.poll()
         self.over = self.exit_code is not None
         received, _ = receive(partial(os.read, self._output.fileno()), TURN_BYTES)
-        received = self._partial + received.replace(b"\r", b"\n")
+        received = self._partial + received.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         lines, end, self._partial = received.rpartition(b"\n")
         if self.over or len(self._partial) > LINE_LIMIT:
             end, self._partial = end + self._partial, b""

@@ -58,7 +58,7 @@ def test_a_flood_is_read_in_turns_of_whole_lines_and_none_is_lost(begin):
 
 
 def test_a_bar_that_is_drawn_again_is_a_line_each_time(begin):
-    assert b"".join(read(begin("print('1 %\\r2 %\\r')"))) == b"1 %\n2 %\n\n"
+    assert b"".join(read(begin("print('1 %\\r2 %\\r\\n3')"))) == b"1 %\n2 %\n3\n"
 
 
 def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypatch):
