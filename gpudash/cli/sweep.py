@@ -55,9 +55,16 @@ def _process_counts(text: str) -> tuple[int, ...]:
 
 VERB = Verb(
     name="sweep",
+    also="gpudash sweep [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
+    details=lambda: (
+        "All settings take turns in blocks of one training, and each is compared with the first.\n"
+        "A command of yours is ended once that is done: as by Ctrl-C, after 10 s by SIGTERM, "
+        "after 30 s by SIGKILL. With --json its output goes to standard error."
+    ),
     add_arguments=add_arguments,
     examples=(
         ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),
+        ("gpudash sweep --vary num_workers=2,4,8 train.py", "levers of a script of yours"),
         ("gpudash sweep encdec --nproc 1,2", "how much faster are two GPUs?"),
         ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
     ),

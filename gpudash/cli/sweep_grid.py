@@ -1,7 +1,7 @@
 """Make the plan and the grid of a sweep from a command line."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import msgspec
@@ -11,6 +11,7 @@ from gpudash.cli.plan import compared_values, make_plan
 from gpudash.compare.sweep.grid import NPROC, Grid
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU, Preset
 from gpudash.errors import UsageError
+from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.run import child
@@ -23,6 +24,16 @@ MIN_S = 1.0
 """Least seconds of a block: utilisation is read five times a second."""
 ASK_TORCH = "import torch; print(torch.cuda.device_count())"
 OF_SEVERAL = frozenset(lever.name for lever in PROCESSES)
+
+
+def grid_of_command(arguments: argparse.Namespace) -> Grid:
+    """Raise UsageError, as far as the levers of a command are known before it trains."""
+    if arguments.preset is not None or not arguments.vary:
+        raise UsageError("say what to sweep in a command of yours: --vary LEVER=A,B,…")
+    axes = _axes(arguments.vary)
+    for name, values in axes.items():
+        check_for_script(name, values)
+    return _grid(arguments, Preset(workload="", rows=({},), columns=_table(axes)))
 
 
 def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
@@ -41,7 +52,6 @@ def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
         trains=not arguments.dry_run,
     )
     entry = find_workload(plan.workload)
-    steps = arguments.steps
     if preset is None:
         rows, columns = vary(entry, arguments.vary)
         preset = Preset(workload=entry.name, rows=rows, columns=columns)
@@ -52,17 +62,22 @@ def plan_and_grid(arguments: argparse.Namespace) -> tuple[Plan, Grid]:
     rows = rows or preset.rows
     if len(counts) > 1:
         rows = tuple({NPROC: str(count)} | row for count in counts for row in rows)
-    grid = Grid(
-        rows=rows,
+    grid = _grid(arguments, preset._replace(rows=rows))
+    check_grid(entry, plan.settings, grid)
+    if grid.counts:
+        _check_scaling(grid)
+    return plan, grid
+
+
+def _grid(arguments: argparse.Namespace, preset: Preset) -> Grid:
+    steps = arguments.steps
+    return Grid(
+        rows=preset.rows,
         columns=preset.columns,
         rounds=arguments.rounds or preset.rounds,
         min_steps=steps or preset.min_steps,
         min_s=0.0 if steps else MIN_S,
     )
-    check_grid(entry, plan.settings, grid)
-    if grid.counts:
-        _check_scaling(grid)
-    return plan, grid
 
 
 def _preset(arguments: argparse.Namespace) -> Preset | None:
@@ -88,6 +103,14 @@ def _other_rows(entry: Entry, texts: Sequence[str]) -> tuple[Settings, ...]:
 
 def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tuple[Settings, ...]]:
     """Return batch sizes as rows, other levers as columns. Raises LeverError or UsageError."""
+    axes = _axes(texts, entry)
+    down = axes.pop("batch_size", None) if len(axes) > 1 else None
+    rows = tuple({"batch_size": size} for size in down) if down else ({},)
+    return rows, _table(axes)
+
+
+def _axes(texts: Sequence[str], entry: Entry | None = None) -> dict[str, list[str]]:
+    """Return the values of each lever, as the entry spells them."""
     axes: dict[str, list[str]] = {}
     for text in texts:
         name, separator, values = text.partition("=")
@@ -95,15 +118,17 @@ def vary(entry: Entry, texts: Sequence[str]) -> tuple[tuple[Settings, ...], tupl
             raise UsageError(f"--vary {text!r} is not valid; valid: LEVER=A,B,…")
         if name in axes:
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
-        lever = find(entry.levers, name)
-        axes[name] = compared_values("--vary", text, lever, values)
+        axes[name] = values.split(",")
+        if entry is not None:
+            axes[name] = compared_values("--vary", text, find(entry.levers, name), values)
         for value in axes[name]:
             if axes[name].count(value) > 1:
                 raise UsageError(f"--vary {text} names {value} twice; valid: each value once")
-    down = axes.pop("batch_size", None) if len(axes) > 1 else None
-    rows = tuple({"batch_size": size} for size in down) if down else ({},)
-    columns = tuple(dict(zip(axes, one, strict=True)) for one in product(*axes.values()))
-    return rows, columns
+    return axes
+
+
+def _table(axes: Mapping[str, Sequence[str]]) -> tuple[Settings, ...]:
+    return tuple(dict(zip(axes, one, strict=True)) for one in product(*axes.values()))
 
 
 def decided_by(preset: Preset | None, varied: Sequence[str]) -> set[str]:

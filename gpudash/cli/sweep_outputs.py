@@ -18,8 +18,8 @@ from gpudash.errors import RecordingError, UsageError
 from gpudash.output_file import replace_file
 from gpudash.recording.files import refuse_existing, shown
 from gpudash.recording.provenance import path_beside
+from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import unreadable
-from workloads import find_workload
 
 BY_MACHINE = "num_workers"
 """The lever whose default depends on the machine."""
@@ -86,12 +86,12 @@ def title_of(ran: Provenance) -> str:
     silent = varied | {"batch_size"} if NPROC in varied else varied  # notes are of the last nproc
     notes = [both for both in zip_longest(ran.notes, ran.noted) if both[1] not in silent]
     noted = {lever for _, lever in notes}
-    default = {lever.name: lever.default_text for lever in find_workload(ran.workload).levers}
+    default = {lever.name: lever.default for lever in reference_levers(ran.workload, ran.settings)}
     fixed = {
         name: value
         for name, value in (ran.active_settings or {}).items()
         if name not in noted | varied
-        and (name in ran.settings or name == BY_MACHINE or value != default[name])
+        and (name in ran.settings or name == BY_MACHINE or value != default.get(name, value))
     }
     head = f"{ran.workload} on {ran.device.name if ran.device else 'an unknown device'}"
     head = f"{head}: {sweep_table.pairs(fixed)}" if fixed else head

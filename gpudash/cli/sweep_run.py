@@ -3,19 +3,19 @@
 import argparse
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 import msgspec
 
 from gpudash import __version__
 from gpudash.cli.headless import News, complain_of_failure
-from gpudash.cli.measure import AskedTraining, Course, Ended, measure
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say
-from gpudash.cli.sweep_grid import of_count, plan_and_grid
+from gpudash.cli.sweep_grid import grid_of_command, of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
-from gpudash.compare.sweep.grid import NPROC, Sweep
+from gpudash.compare.sweep.grid import Sweep
 from gpudash.errors import Exit, RecordingError, UsageError
 from gpudash.protocol.commands import Block, Plan
 from gpudash.protocol.envelope import Event
@@ -24,12 +24,10 @@ from gpudash.protocol.training import Progress, State
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
-from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
-from workloads import find_workload
-from workloads.levers import find
+from workloads.levers import Lever
 
 BAR_WIDTH = 20
 SWITCHES = {
@@ -40,11 +38,6 @@ SWITCHES = {
 
 
 def main(arguments: argparse.Namespace) -> int:
-    if arguments.user_command:
-        raise UsageError(
-            f"a sweep measures workloads, and {understand(arguments.user_command).name} is a "
-            "command of yours; valid for it: gpudash ab, gpudash tune"
-        )
     outputs = Outputs(
         csv=arguments.csv,
         markdown=arguments.markdown,
@@ -53,7 +46,13 @@ def main(arguments: argparse.Namespace) -> int:
         command=tuple(map(plain, arguments.command)),
     )
     outputs.check(force=arguments.force, resume=arguments.resume)
-    plan, grid = plan_and_grid(arguments)
+    if arguments.user_command:
+        grid = grid_of_command(arguments)
+        training = training_of(arguments, grid.named)
+    else:
+        plan, grid = plan_and_grid(arguments)
+        training = AskedTraining(plan)
+    plan = training.plan
     provenance = Provenance(
         workload=plan.workload,
         settings=plan.settings,
@@ -65,7 +64,7 @@ def main(arguments: argparse.Namespace) -> int:
         set_by={key: plain(by) for key, by in arguments.set_by.items()},
     )
     if arguments.dry_run:
-        say(foreseen(provenance))
+        say(foreseen(provenance, training.levers or ()))
         return Exit.DONE
     file = None
     if outputs.csv is not None:
@@ -75,11 +74,12 @@ def main(arguments: argparse.Namespace) -> int:
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
         return _print_measured(sweep, earlier, outputs)
-    training = AskedTraining(of_count(plan, sweep.nproc))
+    training = training._replace(plan=of_count(plan, sweep.nproc))
     return run_sweep(training, arguments, sweep, provenance, file, outputs)
 
 
-def foreseen(provenance: Provenance) -> str:
+def foreseen(provenance: Provenance, levers: Sequence[Lever]) -> str:
+    """Leave out what changes take if the levers are not known."""
     grid = provenance.grid
     blocks = grid.cells * grid.rounds
     settings = "1 setting" if grid.cells == 1 else f"{grid.cells} settings"
@@ -93,8 +93,7 @@ def foreseen(provenance: Provenance) -> str:
     ]
     if grid.counts:
         lines.append("nproc: each number of processes is a training of its own")
-    levers = find_workload(provenance.workload).levers
-    effects = {name: find(levers, name).effect for name in grid.named - {NPROC}}
+    effects = {lever.name: lever.effect for lever in levers if lever.name in grid.named}
     for effect, cost in SWITCHES.items():
         names = sorted(name for name, one in effects.items() if one == effect)
         if names:
@@ -203,13 +202,17 @@ class RecordedSweep:
 class _Sweeping(Course):
     """Goes through the blocks, in a training for each number of processes."""
 
-    def __init__(self, session: Session, news: News, recorded: RecordedSweep, plan: Plan) -> None:
+    def __init__(
+        self, session: Session, news: News, recorded: RecordedSweep, training: AskedTraining
+    ) -> None:
         super().__init__(session, news)
-        self._recorded, self._plan = recorded, plan
+        self._recorded, self._training = recorded, training
 
     def stages(self) -> Iterator[bool]:
+        while self._training.levers is None and not self.has_levers:
+            yield False
         self.session.conduct(self._recorded)
-        while not self._recorded.is_over(self.session, self._plan):
+        while not self._recorded.is_over(self.session, self._training.plan):
             yield False
 
     def line(self, snapshot: Snapshot) -> str:
@@ -228,7 +231,7 @@ def run_sweep(
     plan = msgspec.structs.replace(training.plan, settings=provenance.settings)
 
     def begin(session: Session, news: News) -> _Sweeping:
-        return _Sweeping(session, news, recorded, plan)
+        return _Sweeping(session, news, recorded, training._replace(plan=plan))
 
     try:
         _, ended = measure(training, arguments, begin)

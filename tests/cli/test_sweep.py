@@ -1,4 +1,5 @@
 import os
+import re
 import time
 from pathlib import Path
 
@@ -191,13 +192,29 @@ def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
     assert described(path).command[-1].endswith("/b\ufffdr.csv")
 
 
-def test_a_command_of_the_users_is_not_swept(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.py").touch()
-    assert main(["sweep", "--vary", "pipelined=off,on", "train.py", "--lr", "3"]) == 2
-    said = capsys.readouterr().err
-    assert "a sweep measures workloads, and train.py is a command of yours" in said
-    assert said.count("\n") == 1
+def test_a_table_of_any_training_is_measured(training, private, printed):
+    words = ("--vary", "num_workers=2,3", "--steps", "3", "--rounds", "2", "--csv", "s.csv", "-q")
+    settings = ["num_workers=2", "num_workers=3"]
+    for more in ([], ["--resume"]):
+        table = printed("sweep", *words, *more, *training)
+        assert re.findall("^num_workers=[0-9]", table, re.MULTILINE) == settings
+        assert (private / "s.csv").read_text().count("\n") == 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--vary", "pipelined=off,on"], "lever 'pipelined' is not valid; valid: num_workers, "),
+        (["--vary", "num_workers=1,many"], "lever num_workers: 'many' is not valid; valid: script"),
+        (["--vary", "num_workers=1,1"], "names 1 twice; valid: each value once"),
+        (["--vary", "batch_size=1,2"], "a script sets its batch size itself"),
+        (["--preset", "encdec"], "say what to sweep in a command of yours: --vary LEVER=A,B"),
+        (["--nproc", "1,2", "--vary", "num_workers=1,2"], "--nproc does not go with a command"),
+    ],
+)
+def test_what_no_command_has_is_refused_before_it_starts(words, why, private, refused):
+    (private / "train.py").write_text("raise SystemExit('started')")
+    assert why in refused("sweep", *words, "train.py")
 
 
 @pytest.mark.parametrize(
