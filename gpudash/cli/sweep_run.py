@@ -270,10 +270,14 @@ def _conclude(ended: Ended, sweep: Sweep, why: str | None, outputs: Outputs) -> 
         kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"
         if outputs.csv is not None and outputs.csv.exists():
             kept += f"; --resume finishes {shown(outputs.csv)}"
+    if ended.failed is not None:
+        complain(f"gpudash: {ended.why}{kept}")
+        return ended.failed
     if ended.failure is not None:
         return complain_of_failure(ended.failure, kept)
     why = "interrupted" if ended.interrupted else why
-    if why is None:
+    if why is None and sweep.done:
         return Exit.DONE
+    why = why or ended.why
     complain(f"gpudash: {why}{kept}")
     return Exit.INTERRUPTED if ended.interrupted else Exit.FAILED

@@ -202,6 +202,20 @@ def test_a_table_of_any_training_is_measured(training, private, printed):
 
 
 @pytest.mark.parametrize(
+    ("code", "why", "exit_code"),
+    [
+        ("pass", "gpudash: no training step was seen: ", 1),
+        ("raise SystemExit(3)", "gpudash: train.py exited with 3\n", 3),
+    ],
+)
+def test_a_command_that_ends_before_its_table_says_why(code, why, exit_code, private, capfd):
+    (private / "train.py").write_text(code)
+    assert main(["sweep", "-q", "--vary", "num_workers=1,2", "train.py"]) == exit_code
+    printed, errors = capfd.readouterr()
+    assert (printed, errors[: len(why)]) == ("", why)
+
+
+@pytest.mark.parametrize(
     ("words", "why"),
     [
         (["--vary", "pipelined=off,on"], "lever 'pipelined' is not valid; valid: num_workers, "),
