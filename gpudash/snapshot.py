@@ -251,6 +251,10 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     state: ShownState = "starting"
     status: str = "starting"
     """One sentence: what is going on, or what went wrong. The screen adds what to do."""
+    notice: str = ""
+    """What has just been found, refused or reported, beside the status."""
+    refused: bool = False
+    """Whether the notice says why the training has refused a change."""
     doing: Aside | None = None
     """What the training does by itself instead of measured steps, one of `ASIDES`."""
     at_s: float = 0.0
@@ -317,6 +321,10 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     """Share of the run's time that is in no known part."""
     price: float | None = None
     """What a GPU costs for an hour; None if the user has not said it."""
+
+    @property
+    def status_line(self) -> str:
+        return f"{self.status} – {self.notice}" if self.notice else self.status
 
     @property
     def usable_cores(self) -> int | None:

@@ -297,7 +297,7 @@ def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
 def progress_line(snapshot: Snapshot) -> str:
     shown = snapshot.comparison
     if shown is None:
-        return f"{snapshot.workload}: {snapshot.status}"
+        return f"{snapshot.workload}: {snapshot.status_line}"
     line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
     if shown.change is not None and shown.low is not None:
         line += f", {change(shown.change, shown.low, shown.high)}"

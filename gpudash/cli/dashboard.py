@@ -230,5 +230,5 @@ def _print_once(
     failure = open_session().failure
     if failure is not None:
         return complain_of_failure(failure)
-    complain(f"gpudash: {snapshot.status}")
+    complain(f"gpudash: {snapshot.status_line}")
     return Exit.FAILED

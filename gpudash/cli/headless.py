@@ -286,7 +286,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if snapshot.state in ENDED:
         return ""
     if snapshot.state == "starting":
-        return f"{snapshot.workload}: {snapshot.status}"
+        return f"{snapshot.workload}: {snapshot.status_line}"
     of = f"/{snapshot.planned_steps}" if snapshot.planned_steps else ""
     parts = [
         f"{snapshot.workload}: {snapshot.total_steps}{of} steps",
@@ -300,7 +300,7 @@ def progress_line(snapshot: Snapshot) -> str:
     if left_s is not None:
         parts.append(f"{left_s:.0f} s left")
     if snapshot.state != "training":
-        parts.append(snapshot.status)
+        parts.append(snapshot.status_line)
     return ", ".join([*parts, *silence(snapshot)])
 
 

@@ -71,7 +71,7 @@ class Course(ABC):
 
     def now(self, snapshot: Snapshot) -> str:
         """Return what it does at this moment."""
-        return self.doing if snapshot.state == "training" else snapshot.status
+        return self.doing if snapshot.state == "training" else snapshot.status_line
 
     def profile(self, steps: int, path: Path) -> Iterator[bool]:
         if "profile" not in self.news.snapshot.can:

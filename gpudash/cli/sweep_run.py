@@ -177,7 +177,7 @@ class RecordedSweep:
 
     def line(self, snapshot: Snapshot) -> str:
         if self._began_s is None:
-            return f"{snapshot.workload}: {snapshot.status}"
+            return f"{snapshot.workload}: {snapshot.status_line}"
         done, planned = self._sweep.blocks_done, self._sweep.blocks_planned
         bar = ("█" * (BAR_WIDTH * done // max(planned, 1))).ljust(BAR_WIDTH, "░")
         line = f"{snapshot.workload} {bar} {done}/{planned} blocks"

@@ -129,7 +129,7 @@ class Tune(Course):
     def now(self, snapshot: Snapshot) -> str:
         if self.tuning is not None:
             return progress(self.tuning)
-        return "measuring" if snapshot.total_steps else snapshot.status
+        return "measuring" if snapshot.total_steps else snapshot.status_line
 
     def stages(self) -> Iterator[bool]:
         news = self.news

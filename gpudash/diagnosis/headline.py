@@ -161,7 +161,7 @@ def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
 
 def _end(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.state == "failed":
-        yield from fmt.plain(snapshot.status.partition(" – ")[0]).split(": ", 1)
+        yield from fmt.plain(snapshot.status).split(": ", 1)
     if runs_on(snapshot) and not snapshot.total_steps:
         yield "no training step was seen"
 

@@ -5,7 +5,6 @@ from collections.abc import Collection, Iterable
 from gpudash import format as fmt
 from gpudash.protocol.session import Playback
 from gpudash.snapshot import (
-    ASIDES,
     ENDED,
     Marker,
     ShownState,
@@ -119,7 +118,10 @@ def status(
         ends = f"{fmt.plain(snapshot.workload)} is ending"
         leaves = f"; {key_for('leave')} again leaves it"
         return (Cell(parts=((ends, "busy"), (leaves, "busy"))),)
-    sentence, hint = " ".join(fmt.plain(snapshot.status).split()), ""
+    is_said = snapshot.status == "training" or (profile and snapshot.doing == "profile")
+    now = "" if is_said else snapshot.status  # the header has it, or the profile
+    sentence = " ".join(fmt.plain(" – ".join(filter(None, (now, snapshot.notice)))).split())
+    hint = ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")
     if snapshot.state in ENDED and "restart" in snapshot.can:
@@ -134,7 +136,6 @@ def status(
     elif snapshot.state == "paused" and "pause" in snapshot.can and not aside(snapshot):
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
-        sentence = sentence.removeprefix("training").removeprefix(" – ")  # the header has it
         # a verdict or a refusal needs the line
         edits = [] if sentence else _edits(undo, redo)
         last = _change(snapshot)
@@ -143,10 +144,8 @@ def status(
         parts = (*parts, *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
         sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
+    sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     style = STATE_STYLES[snapshot.state][1]
-    if profile:  # more precise than the snapshot's "profiling"
-        sentence = sentence.removeprefix(ASIDES["profile"]).lstrip(" ·–")
-        sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     return (Cell(parts=((sentence, style), (hint, style))),)
 
 

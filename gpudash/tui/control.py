@@ -231,5 +231,4 @@ class Control(RunState):
 
 def _refusal(before: Snapshot, now: Snapshot) -> str | None:
     """Return why the training has refused a change, in whole: the status line has one row."""
-    notice = now.status.partition(" – ")[2] if now.status != before.status else ""
-    return notice if notice.startswith("refused: ") else None
+    return now.notice if now.refused and now.status_line != before.status_line else None

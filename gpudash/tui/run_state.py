@@ -200,7 +200,7 @@ def _event(snapshot: Snapshot) -> tuple[object, ...]:
     return (
         snapshot.workload,
         snapshot.state,
-        snapshot.status,
+        snapshot.status_line,
         snapshot.settings,
         snapshot.pending,
         len(snapshot.markers),

@@ -180,6 +180,8 @@ class LiveView:
             **rate._asdict(),
             state=self._word(),
             status=self._status(now_s),
+            notice=self._notice,
+            refused=self._notice == self._refusal != "",
             doing=self._doing,
             at_s=now_s,
             elapsed_s=max(ended_s - self._began_s, 0.0),
@@ -218,6 +220,7 @@ class LiveView:
         )
         self._progress_of_start = sentence
         self._notice = ""  # shown beside the state, until the next change of state
+        self._refusal = ""  # the newest notice of a refusal
         self._passing_notice = ("", 0.0)  # a notice that expires, and when
         self._instruments: deque[tuple[float, int]] = deque(maxlen=INSTRUMENT_REPORTS)
         self._untrained_settings: Settings = {}  # of the newest change, until its first step
@@ -430,7 +433,7 @@ class LiveView:
         self._results.change(state.segment, state.settings)
 
     def _refuse(self, event: Refused) -> None:
-        reason = f"refused: {event.reason}"  # the reason names the lever
+        reason = self._refusal = f"refused: {event.reason}"  # the reason names the lever
         if event.kind == "no_profile":
             self._known.profile_refusal = event.reason
         if event.kind in ("no_profile", "no_memory_owners"):
@@ -532,7 +535,7 @@ class LiveView:
                 sentence = state.failure.sentence.rstrip(". ")
             case word:
                 sentence = (word == "training" and first) or word
-        return f"{sentence} – {self._notice}" if self._notice else sentence
+        return sentence
 
     def _first_step(self, now_s: float) -> str:
         """Name the settings that the worker tries: the newest request may be for others."""

@@ -87,7 +87,7 @@ def test_levers_move_while_the_same_worker_trains_on(begin: Begin, tmp_path: Pat
     session.change({"batch_size": "4"})
     screen.until(lambda s: s.settings.get("batch_size") == "4" and not s.pending)
     session.change({"batch_size": "0"})
-    screen.until(lambda s: "whole number" in s.status)
+    screen.until(lambda s: "whole number" in s.notice)
     settled = screen.until(lambda s: s.results and s.results[-1].steps > 5)
     assert settled.worker_pid == pid
     assert [row.number for row in settled.results] == [1, 2]
@@ -165,7 +165,7 @@ def test_a_refusal_is_logged_in_full(begin: Begin) -> None:
     session, screen = begin()
     screen.until(lambda s: s.total_steps > 0)
     session.change({"batch_size": "1000000"})
-    screen.until(lambda s: "refused" in s.status)
+    screen.until(lambda s: s.refused)
     assert "batch_size=1000000 takes 9.0 GiB, 1.0 GiB are available" in screen.log
 
 

@@ -272,8 +272,8 @@ OUT_OF_MEMORY = (
 async def test_a_refusal_is_read_in_whole_and_takes_no_row(d):
     places = [widget.region for widget in d.app.main_screen.children]
     for state in ("training", "paused"):
-        status = f"{state} – refused: {OUT_OF_MEMORY}"
-        refused = changed(training(), state=state, status=status)
+        notice = f"refused: {OUT_OF_MEMORY}"
+        refused = changed(training(), state=state, status=state, notice=notice, refused=True)
         await d.show(refused)
         assert d.notices() == [f"refused: {OUT_OF_MEMORY}"]
         assert "refused: out of memory with batch_size=16384" in d.lines()[-2]

@@ -298,10 +298,11 @@ def test_the_answer_says_why_a_script_has_failed_or_that_it_ended_without_a_step
     d = still(snapshot=scripts.ended())
     assert "no training step was seen" in d.text()
     assert "train.py ended with exit code 0" in d.text()
-    why = "train.py exited with 3: RuntimeError: no space left – its loader is new"
+    why = "train.py exited with 3: RuntimeError: no space left"
     for size in SIZES:
         d.resize(*size)
-        d.show(scripts.ended(state="failed", status=why, total_steps=3))
+        ended = scripts.ended(state="failed", status=why, notice="its loader is new", total_steps=3)
+        d.show(ended)
         above = "\n".join(d.lines()[:7])
         assert "train.py exited with 3" in above
         assert "RuntimeError: no space left" in above

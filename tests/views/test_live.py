@@ -114,7 +114,7 @@ def test_a_refused_change_is_explained_until_something_else_happens():
         )
     ).now()
     assert (shown.state, shown.pending) == ("training", {})
-    assert shown.status == "training – refused: batch_size=99999: too large"
+    assert shown.status_line == "training – refused: batch_size=99999: too large"
     assert watched.feed(watched.run.pause()).now().status == "paused"
 
 
@@ -125,7 +125,7 @@ def test_what_is_refused_before_the_first_step_does_not_hide_what_the_start_is_a
     shown = watched.now()
     assert shown.state == "starting"
     assert shown.status.startswith("torch is imported")
-    assert shown.status.endswith(" – refused: nothing is training")
+    assert shown.status_line.endswith(" – refused: nothing is training")
 
 
 def test_a_paused_training_stands_still_and_comes_back():
@@ -172,8 +172,8 @@ def test_short_evaluations_leave_the_time_axis_to_others():
 def test_a_notice_outlives_an_evaluation():
     watched = Watched().trained().feed(Notice(text="the disk is full"))
     shown = watched.feed(paused(watched.run.now_s, why="evaluation")).now()
-    assert shown.status == "evaluating – the disk is full"
-    assert watched.feed(watched.run.resume()).now().status == "training – the disk is full"
+    assert shown.status_line == "evaluating – the disk is full"
+    assert watched.feed(watched.run.resume()).now().status_line == "training – the disk is full"
 
 
 def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
@@ -313,7 +313,7 @@ def test_a_notice_stays_until_the_next_change_of_state():
     watched = Watched().trained()
     watched.feed(Notice(text="the recording ended: disk full"))
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
-    assert shown.status == "training – the recording ended: disk full"
+    assert shown.status_line == "training – the recording ended: disk full"
     changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == "training"
 
@@ -336,7 +336,7 @@ def test_going_back_after_out_of_memory_is_explained():
         watched.run.change(batch_size="8"),
         *watched.run.steps(3),
     ).now()
-    assert shown.status == f"training – refused: {reason}"
+    assert shown.status_line == f"training – refused: {reason}"
 
 
 def test_a_failure_says_what_happened():
@@ -642,7 +642,7 @@ def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early):
     if not early:
         watched.feed(Verdict(text=VERDICT))
     shown = watched.now()
-    assert shown.status == f"training – {VERDICT}"
+    assert shown.status_line == f"training – {VERDICT}"
     (row,) = shown.results
     assert (row.number, row.live) == (1, True)
     changed = watched.run.change_and({"answers": (7,)}, batch_size="16")
@@ -700,7 +700,7 @@ def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
     block(watched, 0, pipelined="on")
     watched.feed(Verdict(text=VERDICT))
     home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
-    assert watched.now().status == f"training – {VERDICT}"
+    assert watched.now().status_line == f"training – {VERDICT}"
     block(watched, 1, pipelined="on")
     assert home(watched, pipelined="off").now().status == "training"
 
@@ -729,7 +729,7 @@ def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
     assert watched.now().status.startswith("A/B: ")
     assert labels(watched.now()) == ["A/B"]
     shown = home(watched).now()
-    assert shown.status == f"training – refused: {reason}"
+    assert shown.status_line == f"training – refused: {reason}"
     assert labels(shown) == ["A/B", "end of A/B"]
     assert [row.number for row in shown.results] == [1]
 
@@ -741,7 +741,7 @@ def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
         Refused(kind="bad_setting", changes={"cuda_graph": "on"}, reason=reason, run=1, block=0)
     )
     shown = home(watched).now()
-    assert shown.status == f"training – refused: {reason}"
+    assert shown.status_line == f"training – refused: {reason}"
     assert labels(shown) == []
     assert [row.number for row in shown.results] == [1]
 
@@ -902,9 +902,9 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
 def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
     watched = Watched().trained()
     watched.feed(Refused(kind=kind, changes={}, reason="the training is on the CPU"))
-    assert watched.now().status == "training – refused: the training is on the CPU"
+    assert watched.now().status_line == "training – refused: the training is on the CPU"
     watched.feed(watched.run.step())
-    assert watched.now().status == "training – refused: the training is on the CPU"
+    assert watched.now().status_line == "training – refused: the training is on the CPU"
     watched.feed(*watched.run.steps(2, 1e3 * PASSING_S))
     assert watched.now().status == "training"
 
@@ -915,7 +915,7 @@ def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
     watched.feed(Refused(answers=(7,), kind="no_profile", changes={}, reason="an A/B is running"))
     shown = watched.now()
     assert (shown.profiling, shown.profile_refusal) == (False, "an A/B is running")
-    assert shown.status == "training – refused: an A/B is running"
+    assert shown.status_line == "training – refused: an A/B is running"
     watched.feed(Profile(id=8, steps=3, path="trace.json"))
     assert watched.now().profile_refusal == ""
 
