@@ -29,11 +29,8 @@ from watched_cause import WatchedCause, cause_of, watching
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.protocol.answer import Answer
-from gpudash.protocol.commands import Block
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import Device, Lever, State
+from gpudash.protocol.training import Device, Lever
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from workloads.standard_levers import usable_cores
@@ -110,32 +107,6 @@ class Found(msgspec.Struct, kw_only=True):
     """What each part of the recording took."""
     failure: str | None = None
     """Why there is no more."""
-
-
-class LeverSweep:
-    """A sweep as a session's experiment, which keeps each block."""
-
-    verdict: str | None = None
-
-    def __init__(self, grid: Grid) -> None:
-        self._sweep = Sweep(grid)
-        self.rows: list[BlockRow] = []
-        self.done = False
-        """Whether no block of it is running or left."""
-
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """Return the blocks that the training runs under this run number."""
-        return self._sweep.begin(run, state)
-
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """Fold one record; return blocks to run instead if they change."""
-        rows, blocks = self._sweep.fold(item)
-        self.rows += rows
-        self.done = self._sweep.done
-        return blocks
-
-    def shown(self) -> None:
-        """Show nothing."""
 
 
 class Recorder:
@@ -308,7 +279,7 @@ def swept(
         min_steps=part.min_steps,
         min_s=part.min_s,
     )
-    sweep, until_s = LeverSweep(grid), time.monotonic() + seconds
+    sweep, until_s = Sweep(grid), time.monotonic() + seconds
 
     def is_over(_snapshot: Snapshot) -> bool:
         is_late = time.monotonic() > until_s and len(sweep.rows) >= grid.cells
@@ -319,7 +290,7 @@ def swept(
     if not sweep.done:
         watched.session.end_comparison()
         watched.wait(lambda _: sweep.done, END_S)
-    return list(sweep.rows)
+    return sweep.rows
 
 
 def judged(trial: Trial, cell: int, rows: Sequence[BlockRow]) -> Trial:

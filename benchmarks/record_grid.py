@@ -21,12 +21,10 @@ import msgspec
 from gpudash.cli.headless import News
 from gpudash.cli.measure import AskedTraining, Course, measure
 from gpudash.cli.user_training import plan_of
-from gpudash.compare.block_trial import BLOCK_S, RUN_S
-from gpudash.compare.sweep.grid import Grid, Sweep, whole_rounds
+from gpudash.compare.experiment import BLOCK_S, RUN_S
+from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
-from gpudash.protocol.commands import Block, Plan
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import Reading
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import State
 from gpudash.run.session import Session
 from gpudash.run.user_command import understand
@@ -35,7 +33,9 @@ from tests.compare.recorded_grids import NEW_LOADER_LEVERS, Recording
 
 
 class Walk:
-    """The walk over the grid as a session's experiment; each block is in the file at once."""
+    """The walk over the grid, of which each block is in the file at once."""
+
+    skipped_samples: int | None = None
 
     def __init__(self, path: Path, recording: Recording, rounds: int) -> None:
         self._path, self._recording = path, recording
@@ -50,33 +50,24 @@ class Walk:
             min_s=RUN_S if rebuilds else BLOCK_S,
         )
         self._rows = whole_rounds(grid, known)
-        self.sweep = Sweep(grid, self._rows)
-        self.done = False
-        self.verdict: str | None = None
+        self.sweep = Sweep(grid, self._rows, self)
         self.began_s = time.monotonic()
 
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        """See Experiment."""
+    def started_on(self, state: State) -> None:
+        """See RowFile."""
         process = state.process
         assert process is not None
         self._recording = msgspec.structs.replace(
             self._recording, device=process.device.name, versions=process.versions
         )
-        blocks = self.sweep.begin(run, state)
-        self.done = self.sweep.done
-        return blocks
 
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        """See Experiment."""
-        rows, blocks = self.sweep.fold(item)
-        if rows:
-            self._rows += rows
-            self._recording.with_rows(self._rows).write(self._path)
-        self.done = self.sweep.done
-        return blocks
+    def append(self, row: BlockRow) -> None:
+        """See RowFile."""
+        self._rows.append(row)
+        self._recording.with_rows(self._rows).write(self._path)
 
-    def shown(self) -> None:
-        """Return None: nothing is shown."""
+    def note_skipped(self, samples: int | None) -> None:
+        """Do nothing: no sample of these is skipped."""
 
     def line(self, _snapshot: Snapshot) -> str:
         """Return the progress."""
@@ -96,8 +87,8 @@ class Walking(Course):
         walk = self._walk
         while not self.has_levers:
             yield False
-        self.session.conduct(walk)
-        while not walk.done and time.monotonic() - walk.began_s <= self._seconds:
+        self.session.conduct(walk.sweep)
+        while not walk.sweep.done and time.monotonic() - walk.began_s <= self._seconds:
             yield False
 
     def line(self, snapshot: Snapshot) -> str:

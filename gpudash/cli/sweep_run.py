@@ -16,11 +16,7 @@ from gpudash.cli.sweep_grid import grid_of_command, of_count, plan_and_grid
 from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Sweep
-from gpudash.errors import Exit, RecordingError, UsageError
-from gpudash.protocol.commands import Block, Plan
-from gpudash.protocol.envelope import Event
-from gpudash.protocol.readings import Reading
-from gpudash.protocol.training import Progress, State
+from gpudash.errors import Exit, RecordingError
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
@@ -69,7 +65,7 @@ def main(arguments: argparse.Namespace) -> int:
     file = None
     if outputs.csv is not None:
         file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
-    sweep = Sweep(grid, file.known if file else ())
+    sweep = Sweep(grid, file.known if file else (), file)
     earlier = file.earlier if file else None
     if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
         file.close()
@@ -109,76 +105,35 @@ def _driver() -> dict[str, str]:
     return {"driver": version}
 
 
-class RecordedSweep:
-    """The sweep as a session's experiment, which writes every block to the file first."""
+class Sweeping(Course):
+    """Goes through the blocks, in a training for each number of processes."""
 
-    def __init__(self, sweep: Sweep, file: SweepFile | None) -> None:
-        self._sweep = sweep
-        self._file = file
-        self._began_s: float | None = None
+    def __init__(self, session: Session, news: News, sweep: Sweep, training: AskedTraining) -> None:
+        super().__init__(session, news)
+        self.sweep, self._training = sweep, training
         self._done_before = sweep.blocks_done
-        self._skipped_before = (file.skipped_samples if file else None) or 0
-        self.skipped_samples = self._skipped_before
-        """Unreadable samples, including earlier runs'."""
-        self.done = False
-        self.verdict: str | None = None
-        self.failure: str | None = None
-        """Why the sweep ended early."""
-        self.state: State | None = None
-        """The worker's state when the blocks began."""
-        self._waits = False  # for the training with the next number of processes
-        self.refusal: str | None = None
-        """Why the sweep was not begun: the file's blocks have other circumstances."""
+        self._began_s: float | None = None
 
-    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
-        self._began_s = self._began_s or time.monotonic()
-        self.state, self._waits = state, False
-        try:
-            if self._file is not None:
-                self._file.started_on(state)
-        except UsageError as error:
-            self.done, self.refusal = True, str(error)
-            return ()
-        except RecordingError as error:
-            return self._fail(str(error))
-        blocks = self._sweep.begin(run, state)
-        self.done = self._sweep.done
-        return blocks
-
-    def fold(self, item: Event | Reading, /) -> tuple[Block, ...] | None:
-        if self.done or self._waits:
-            return None
-        if isinstance(item, Progress):
-            self.skipped_samples = self._skipped_before + item.skipped_samples
-        rows, blocks = self._sweep.fold(item)
-        try:
-            if self._file is not None and rows:
-                for row in rows:
-                    self._file.append(row)
-                self._file.note_skipped(self.skipped_samples)
-        except RecordingError as error:
-            return self._fail(str(error))
-        self.done, self.failure = self._sweep.done, self._sweep.failure
-        return blocks
-
-    def is_over(self, session: Session, plan: Plan) -> bool:
-        """Go on with the next number of processes; return whether the sweep is over."""
-        following = self._sweep.next_nproc
-        if not self.done or following is None or self.failure or self.refusal:
-            return self.done
-        self._sweep.nproc = following
-        self._waits, self.done = True, False
-        session.restart(of_count(plan, following))
-        session.conduct(self)
-        return False
-
-    def shown(self) -> None:
-        """Return None: a sweep is not shown on the dashboard."""
+    def stages(self) -> Iterator[bool]:
+        while self._training.levers is None and not self.has_levers:
+            yield False
+        while True:
+            self.session.conduct(self.sweep)
+            while not self.sweep.done:
+                yield False
+            following = self.sweep.following
+            if following is None:
+                return
+            self.sweep = following
+            self.session.restart(of_count(self._training.plan, following.nproc))
 
     def line(self, snapshot: Snapshot) -> str:
-        if self._began_s is None:
+        sweep = self.sweep
+        if sweep.state is None and self._began_s is None:
             return f"{snapshot.workload}: {snapshot.status_line}"
-        done, planned = self._sweep.blocks_done, self._sweep.blocks_planned
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        done, planned = sweep.blocks_done, sweep.blocks_planned
         bar = ("█" * (BAR_WIDTH * done // max(planned, 1))).ljust(BAR_WIDTH, "░")
         line = f"{snapshot.workload} {bar} {done}/{planned} blocks"
         fresh = done - self._done_before
@@ -187,36 +142,13 @@ class RecordedSweep:
             line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
         return ", ".join([line, *silence(snapshot)])
 
-    def conclude(self) -> None:
-        if self._file is not None and self._sweep.blocks_done and self.refusal is None:
-            try:
-                self._file.conclude(tuple(chain(*self._sweep.results())))
-            except RecordingError as error:
-                self._fail(self.failure or str(error))
 
-    def _fail(self, reason: str) -> tuple[Block, ...]:
-        self.done, self.failure = True, reason
-        return ()
-
-
-class _Sweeping(Course):
-    """Goes through the blocks, in a training for each number of processes."""
-
-    def __init__(
-        self, session: Session, news: News, recorded: RecordedSweep, training: AskedTraining
-    ) -> None:
-        super().__init__(session, news)
-        self._recorded, self._training = recorded, training
-
-    def stages(self) -> Iterator[bool]:
-        while self._training.levers is None and not self.has_levers:
-            yield False
-        self.session.conduct(self._recorded)
-        while not self._recorded.is_over(self.session, self._training.plan):
-            yield False
-
-    def line(self, snapshot: Snapshot) -> str:
-        return self._recorded.line(snapshot)
+def _conclude_file(sweep: Sweep, file: SweepFile | None) -> None:
+    if file is not None and sweep.blocks_done and sweep.refusal is None:
+        try:
+            file.conclude(tuple(chain(*sweep.results())))
+        except RecordingError as error:
+            sweep.failure = sweep.failure or str(error)
 
 
 def run_sweep(
@@ -227,30 +159,30 @@ def run_sweep(
     file: SweepFile | None,
     outputs: Outputs,
 ) -> int:
-    recorded = RecordedSweep(sweep, file)
     plan = msgspec.structs.replace(training.plan, settings=provenance.settings)
 
-    def begin(session: Session, news: News) -> _Sweeping:
-        return _Sweeping(session, news, recorded, training._replace(plan=plan))
+    def begin(session: Session, news: News) -> Sweeping:
+        return Sweeping(session, news, sweep, training._replace(plan=plan))
 
     try:
-        _, ended = measure(training, arguments, begin)
-        recorded.conclude()
+        course, ended = measure(training, arguments, begin)
+        sweep = course.sweep
+        _conclude_file(sweep, file)
     finally:
         if file is not None:
             file.close()
-    refusal = recorded.refusal
+    refusal = sweep.refusal
     if sweep.refusals:
         refusal = f"no setting could be run: {'; '.join(sweep.refusals)}"
     if refusal is not None:
         complain(f"gpudash: {refusal}")
         return Exit.REFUSED
     unwritten = None
-    if sweep.blocks_done and (state := recorded.state) is not None:
+    if sweep.blocks_done and (state := sweep.state) is not None:
         run = provenance.on(state)
-        run = msgspec.structs.replace(run, skipped_samples=recorded.skipped_samples)
+        run = msgspec.structs.replace(run, skipped_samples=sweep.skipped_samples)
         unwritten = outputs.publish(sweep, run)
-    why = recorded.failure or unwritten
+    why = sweep.failure or unwritten
     return _conclude(ended, sweep, why, outputs)
 
 

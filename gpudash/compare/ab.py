@@ -10,8 +10,8 @@ from typing import Literal
 import msgspec
 
 from gpudash.compare import energy, meter
-from gpudash.compare.block_trial import BlockTrial, block_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
+from gpudash.compare.experiment import Experiment, block_of
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.paired_t import (
     Estimate,
@@ -80,7 +80,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(block, changes={}, wall_clock=wall_clock)
 
 
-class Comparison(BlockTrial):
+class Comparison(Experiment):
     """Runs one question to its verdict."""
 
     name = "A/B"
@@ -173,6 +173,11 @@ class Comparison(BlockTrial):
             why_no_energy=self._why_no_energy,
             gpus=self._gpus,
         )
+
+    def ended(self, reason: str) -> str:
+        if self.failure is None:
+            return super().ended(reason)
+        return f"A/B: no verdict for {self.question.name}: {self.failure}"
 
     @property
     def _gpus(self) -> int:

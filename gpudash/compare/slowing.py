@@ -12,8 +12,8 @@ from random import Random
 from statistics import fmean, stdev
 from typing import get_args
 
-from gpudash.compare.block_trial import BlockTrial
 from gpudash.compare.blocks import NotRun, Outcome
+from gpudash.compare.experiment import Experiment
 from gpudash.compare.paired_t import round_order, student_t
 from gpudash.protocol.commands import Block, Slow, Slowable
 from gpudash.protocol.session import Slope, SlowingShown
@@ -43,7 +43,7 @@ TRIMMED = 0.2
 CONFIDENCE = 0.95
 
 
-class SlowingTrial(BlockTrial):
+class SlowingTrial(Experiment):
     """The blocks of a proof, and the slopes that they show. It has no verdict in words."""
 
     name = "proof by slowing"

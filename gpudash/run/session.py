@@ -9,6 +9,7 @@ import msgspec
 
 import gpudash
 from gpudash.compare.ab import Comparison, Question
+from gpudash.compare.experiment import Experiment
 from gpudash.compare.slowing import SlowingTrial
 from gpudash.diagnosis.limits import Limits
 from gpudash.errors import RecordingError, WorkerError
@@ -28,7 +29,6 @@ from gpudash.protocol.session import NewRow
 from gpudash.protocol.training import Failed, State
 from gpudash.recording.files import shown, text_of
 from gpudash.recording.log import Origin
-from gpudash.run.conductor import Experiment
 from gpudash.run.session_thread import SessionThread
 from gpudash.sinks.sink import opener
 from gpudash.snapshot import Listener

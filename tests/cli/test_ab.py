@@ -9,7 +9,7 @@ import pytest
 from gpudash.cli.ab_trial import Trial, conclude, document, found_lines, progress_line, two_values
 from gpudash.cli.measure import Ended
 from gpudash.compare.ab import Comparison, Question
-from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS
+from gpudash.compare.experiment import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit
 from gpudash.snapshot import Snapshot
 from tests.scripted_run import host

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.compare import block_trial
+from gpudash.compare import experiment
 from gpudash.protocol.training import Failed
 from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
 from tests.scripted_session import ScriptedSession, called
@@ -60,7 +60,7 @@ def living(folder):
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_it_is_measured_and_ended(verb, training, printed, folder, monkeypatch):
-    monkeypatch.setattr(block_trial, "RUN_S", 0.05)
+    monkeypatch.setattr(experiment, "RUN_S", 0.05)
     found = json.loads(printed(*VERBS[verb], "--json", "-q", *training))
     assert found["workload"] == Path(training["--" in training]).name
     assert not living(folder)

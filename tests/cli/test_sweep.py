@@ -9,7 +9,7 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import check_grid, trains_on_gpu, vary
 from gpudash.cli.sweep_outputs import Outputs, title_of
-from gpudash.cli.sweep_run import RecordedSweep
+from gpudash.cli.sweep_run import Sweeping
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
@@ -526,9 +526,10 @@ EARLIER = [BlockRow(round=0, cell=cell, steps=3, samples=24, busy_s=0.1) for cel
 def test_the_progress_line_counts_blocks_and_seconds(monkeypatch, known, before, later, at_last):
     now_s = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
-    recorded = RecordedSweep(Sweep(GRID, known), None)
+    sweep = Sweep(GRID, known)
+    recorded = Sweeping(None, None, sweep, None)
     assert recorded.line(Snapshot(workload="encdec", status="loading")) == "encdec: loading"
-    conducted = Conducted(recorded, Worker(step_ms))
+    conducted = Conducted(sweep, Worker(step_ms))
     shown = Snapshot(workload="encdec")
     assert recorded.line(shown) == f"encdec {before}"
     now_s = 10.0
@@ -542,7 +543,7 @@ def test_the_progress_line_counts_blocks_and_seconds(monkeypatch, known, before,
 
 def test_the_device_is_noted_as_soon_as_it_is_known(tmp_path):
     file = sweep_file(tmp_path)
-    RecordedSweep(Sweep(GRID), file).begin(Worker().start(), 0)
+    Sweep(GRID, (), file).begin(Worker().start(), 0)
     beside = described(tmp_path / "s.csv")
     assert beside.device == DEVICE
     assert beside.active_settings == {"num_workers": "2"}  # the others are varied

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.cli.main import main
-from gpudash.compare import block_trial
+from gpudash.compare import experiment
 from tests.workloads.own_files import LAZY
 from workloads import CATALOGUE
 
@@ -61,7 +61,7 @@ def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], prin
 
 def test_an_ab_moves_its_own_levers(printed, monkeypatch) -> None:
     for name in ("BLOCK_S", "RUN_S"):
-        monkeypatch.setattr(block_trial, name, 0.01)
+        monkeypatch.setattr(experiment, name, 0.01)
     asked = ("--lever", "width=8,16", "--pairs", "2", "--json", "-q")
     verdict = json.loads(printed("ab", "mine.py", *asked))
     assert verdict | {"workload": "mine.py", "lever": "width", "b": "16"} == verdict

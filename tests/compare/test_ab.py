@@ -4,7 +4,7 @@ from random import Random
 import pytest
 
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.block_trial import BLOCK_S, MIN_STEPS, RUN_S
+from gpudash.compare.experiment import BLOCK_S, MIN_STEPS, RUN_S
 from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import block_order
 from gpudash.protocol.commands import Change

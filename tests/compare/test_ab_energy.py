@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 
 from gpudash.compare.ab import Comparison, Question
-from gpudash.compare.block_trial import BLOCK_S
+from gpudash.compare.experiment import BLOCK_S
 from gpudash.compare.meter import LEAST_S
 from tests.metered_worker import Metered
 from tests.scripted_worker import Conducted, Worker

@@ -29,7 +29,7 @@ def measured(*seconds: float) -> list[BlockRow]:
 def test_each_number_of_processes_runs_its_own_cells_alone():
     sweep = Sweep(GRID)
     sweep.nproc = 2
-    blocks = sweep.begin(1, started_with(2, threads=2))
+    blocks = sweep.begin(started_with(2, threads=2), 1)
     assert [block.changes for block in blocks] == [{}] * 3
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
 
@@ -43,12 +43,12 @@ def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_
     assert whole_rounds(both, [*cells[:6], unfinished]) == cells[:6]
     sweep = Sweep(GRID, rows[:4])
     assert sweep.nproc == 2
-    assert len(sweep.begin(1, started_with(2, threads=2))) == 2
+    assert len(sweep.begin(started_with(2, threads=2), 1)) == 2
 
 
 def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
     sweep = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)[:2])
-    assert (sweep.nproc, len(sweep.begin(1))) == (1, 1)
+    assert (sweep.nproc, len(sweep.begin(started_with(1, threads=2), 1))) == (1, 1)
 
 
 def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):

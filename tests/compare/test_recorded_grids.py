@@ -20,7 +20,7 @@ def step_ms(settings):
 
 def walk(path, rounds=2, **how):
     recording = Recording.read(path) if path.exists() else empty()
-    return Conducted(Walk(path, recording, rounds), Worker(step_ms, **how))
+    return Conducted(Walk(path, recording, rounds).sweep, Worker(step_ms, **how))
 
 
 def empty():
@@ -30,7 +30,7 @@ def empty():
 def finish(conducted):
     while not conducted.experiment.done:
         conducted.turn()
-    return conducted.experiment.sweep
+    return conducted.experiment
 
 
 def test_each_setting_is_measured_in_each_round(tmp_path):
@@ -45,7 +45,7 @@ def test_a_second_walk_goes_on_with_the_whole_rounds(tmp_path):
     path = tmp_path / "grid.json"
     finish(walk(path, rounds=1))
     begun = walk(path, rounds=3)
-    assert begun.experiment.sweep.blocks_done == 6
+    assert begun.experiment.blocks_done == 6
     begun.turn(60)  # interrupted within a round
     assert finish(walk(path, rounds=3)).blocks_done == 18
     assert len(Recording.read(path).rounds) == 3

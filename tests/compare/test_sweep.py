@@ -22,24 +22,38 @@ BIG = (4, 5)
 BASE = {"pipelined": "off", "batch_size": "8", "num_workers": "2"}
 
 
-class Experiment:
-    """A sweep as the session sees it, and the rows that it gave."""
+class File:
+    """Keeps the rows that a sweep gives."""
 
-    def __init__(self, sweep):
-        self.sweep = sweep
+    skipped_samples = None
+
+    def __init__(self):
         self.rows = []
 
+    def started_on(self, state):
+        pass
+
+    def append(self, row):
+        self.rows.append(row)
+
+    def note_skipped(self, samples):
+        pass
+
+
+class Swept(Conducted):
+    """A sweep on a worker, and the rows that it gave."""
+
+    def __init__(self, grid, known, worker, run, delay):
+        self.file = File()
+        super().__init__(Sweep(grid, known, self.file), worker, run, delay)
+
     @property
-    def done(self):
-        return self.sweep.done
+    def sweep(self):
+        return self.experiment
 
-    def begin(self, _started, run):
-        return self.sweep.begin(run)
-
-    def fold(self, record):
-        rows, command = self.sweep.fold(record)
-        self.rows += rows
-        return command
+    @property
+    def rows(self):
+        return self.file.rows
 
 
 def step_ms(settings):
@@ -50,7 +64,7 @@ def step_ms(settings):
 
 def swept(grid=GRID, known=(), *, run=0, delay=0, **worker):
     worker = Worker(**{"step_ms": step_ms, **worker})
-    return Conducted(Experiment(Sweep(grid, known)), worker, run, delay)
+    return Swept(grid, known, worker, run, delay)
 
 
 def too_big(settings):
@@ -74,7 +88,7 @@ def test_cells_are_counted_row_by_row():
 
 
 def test_every_round_visits_each_cell_once_in_another_order():
-    rows = swept().run().experiment.rows
+    rows = swept().run().rows
     rounds = [[row.cell for row in rows if row.round == turn] for turn in range(3)]
     assert [sorted(cells) for cells in rounds] == [list(range(6))] * 3
     assert len({tuple(cells) for cells in rounds}) > 1
@@ -85,8 +99,8 @@ def test_every_round_visits_each_cell_once_in_another_order():
 def test_every_block_is_measured_under_its_own_settings(behind):
     done = swept(run=40, behind=behind).run()
     assert done.worker.began == list(range(18))
-    assert done.experiment.sweep.failure is None
-    for row in done.experiment.rows:
+    assert done.sweep.failure is None
+    for row in done.rows:
         settings = BASE | GRID.changes(row.cell)
         assert row.busy_s / row.steps == pytest.approx(step_ms(settings) / 1e3)
         assert row.samples == row.steps * int(settings["batch_size"])
@@ -97,10 +111,10 @@ def test_every_block_is_measured_under_its_own_settings(behind):
 
 def test_blocks_done_and_planned_are_counted():
     done = swept()
-    sweep = done.experiment.sweep
+    sweep = done.sweep
     assert not Sweep(GRID).done
     assert (sweep.blocks_done, sweep.blocks_planned) == (0, 18)
-    while len(done.experiment.rows) < 5:
+    while len(done.rows) < 5:
         done.turn()
     assert (sweep.blocks_done, sweep.done) == (5, False)
     done.run()
@@ -111,7 +125,7 @@ def test_blocks_done_and_planned_are_counted():
 
 
 def test_each_variant_is_compared_with_the_first_of_its_row_round_by_round():
-    results = swept().run().experiment.sweep.results()
+    results = swept().run().sweep.results()
     assert [cell.settings for row in results for cell in row] == [*map(GRID.changes, range(6))]
     for row, samples in zip(results, (8, 16, 4096), strict=True):
         first, second = row
@@ -187,21 +201,21 @@ def test_a_cell_not_run_yet_is_empty():
 
 def test_utilisation_is_read_while_the_block_runs():
     done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
-    while not done.experiment.done:
+    while not done.sweep.done:
         done.turn()
         done.tell(gpu(done.worker.now_s, gpu_util_pct=77.0))
-    assert {row.gpu_util_pct for row in done.experiment.rows} == {77.0}
-    assert done.experiment.sweep.results()[0][0].gpu_util_pct == 77.0
+    assert {row.gpu_util_pct for row in done.rows} == {77.0}
+    assert done.sweep.results()[0][0].gpu_util_pct == 77.0
 
 
 def test_a_setting_that_had_to_wait_for_a_core_says_so():
     """Other jobs ran while this setting was measured, and not with the others."""
     done = swept(msgspec.structs.replace(GRID, rounds=1), step_ms=lambda settings: 500.0)
-    while not done.experiment.done:
+    while not done.sweep.done:
         done.turn()
         crowded = done.worker.settings["batch_size"] == "16"
         done.tell(host(done.worker.now_s, core_wait_pct=48.0 if crowded else 2.0))
-    quiet, waiting, _ = done.experiment.sweep.results()
+    quiet, waiting, _ = done.sweep.results()
     assert all("waited for a core 48 %" in cell(result) for result in waiting)
     assert not any("waited" in cell(result) for result in quiet)
 
@@ -213,7 +227,7 @@ def test_a_setting_that_had_to_wait_for_a_core_says_so():
 @pytest.mark.parametrize("behind", [0, 3])
 def test_a_cell_out_of_memory_is_left_out_from_then_on_and_the_sweep_goes_on(behind, delay):
     done = swept(too_big=too_big, behind=behind, delay=delay).run()
-    sweep, rows = done.experiment.sweep, done.experiment.rows
+    sweep, rows = done.sweep, done.rows
     assert sweep.failure is None
     assert done.worker.settings == BASE
     failures = [row for row in rows if row.failure]
@@ -231,7 +245,7 @@ def test_a_cell_out_of_memory_is_left_out_from_then_on_and_the_sweep_goes_on(beh
 
 def test_a_command_names_what_is_still_missing_under_the_same_numbers():
     done = swept(too_big=too_big)
-    planned = {block.number: block for block in done.experiment.sweep.begin(0)}
+    planned = {block.number: block for block in Sweep(GRID).begin(Worker().start(), 0)}
     done.run()
     for command in done.commands:
         assert all(planned[block.number] == block for block in command)
@@ -244,12 +258,12 @@ def test_a_command_names_what_is_still_missing_under_the_same_numbers():
 
 def test_impossible_settings_are_left_out_with_their_reason():
     done = swept(refuses=lambda s: "no streams" if s["pipelined"] == "on" else None).run()
-    sweep = done.experiment.sweep
+    sweep = done.sweep
     assert {cell: row.failure for cell, row in sweep.failures.items()} == dict.fromkeys(
         (1, 3, 5), "no streams"
     )
     assert sweep.failure is None
-    assert Counter(row.cell for row in done.experiment.rows if not row.failure) == {
+    assert Counter(row.cell for row in done.rows if not row.failure) == {
         0: 3,
         2: 3,
         4: 3,
@@ -258,19 +272,19 @@ def test_impossible_settings_are_left_out_with_their_reason():
 
 def test_a_sweep_in_which_nothing_can_be_run_ends():
     done = swept(refuses=lambda s: "no").run()
-    assert set(done.experiment.sweep.failures) == set(range(6))
-    assert done.experiment.sweep.failure is None
+    assert set(done.sweep.failures) == set(range(6))
+    assert done.sweep.failure is None
     assert done.worker.settings == BASE
 
 
 def test_a_sweep_is_refused_if_no_cell_is_possible_whatever_the_memory():
-    never = swept(refuses=lambda s: f"no {s['pipelined']}").run().experiment
+    never = swept(refuses=lambda s: f"no {s['pipelined']}").run()
     assert sorted(never.sweep.refusals) == ["no off", "no on"]
     assert all(row.refused for row in never.rows)
-    elsewhere = swept(too_big=lambda s: True).run().experiment  # it may fit another device
+    elsewhere = swept(too_big=lambda s: True).run()  # it may fit another device
     assert elsewhere.sweep.refusals == []
     assert not any(row.refused for row in elsewhere.rows)
-    half = swept(refuses=lambda s: "no" if s["pipelined"] == "on" else None).run().experiment
+    half = swept(refuses=lambda s: "no" if s["pipelined"] == "on" else None).run()
     assert half.sweep.refusals == []
 
 
@@ -279,14 +293,14 @@ def test_a_sweep_is_refused_if_no_cell_is_possible_whatever_the_memory():
 
 def test_the_end_of_the_training_keeps_measured_blocks():
     done = swept()
-    while len(done.experiment.rows) < 7:
+    while len(done.rows) < 7:
         done.turn()
     done.worker.finish()
     for record in done.worker.take():
         done.tell(record)
-    assert done.experiment.done
-    assert done.experiment.sweep.failure == "the training ended"
-    assert done.experiment.sweep.blocks_done >= 7
+    assert done.sweep.done
+    assert done.sweep.failure == "the training ended"
+    assert done.sweep.blocks_done >= 7
 
 
 def test_the_end_of_the_training_right_after_the_last_block_is_no_failure():
@@ -297,7 +311,7 @@ def test_the_end_of_the_training_right_after_the_last_block_is_no_failure():
     done.worker.finish()
     for record in done.worker.take():
         done.tell(record)
-    assert done.experiment.sweep.failure is None
+    assert done.sweep.failure is None
 
 
 @pytest.mark.parametrize("turns", range(20, 32, 4))
@@ -306,7 +320,7 @@ def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
     done.turn(turns)
     done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
-    sweep, rows = done.experiment.sweep, done.experiment.rows
+    sweep, rows = done.sweep, done.rows
     assert sweep.failure == "another change ended it"
     assert sweep.failures == {}
     assert all(row.steps >= GRID.min_steps for row in rows)
@@ -337,35 +351,35 @@ def test_a_lever_is_varied_where_every_cell_sets_it():
 
 def test_a_sweep_resumed_runs_only_what_is_missing():
     first = swept()
-    while len(first.experiment.rows) < 8:
+    while len(first.rows) < 8:
         first.turn()
-    known = whole_rounds(GRID, first.experiment.rows)
+    known = whole_rounds(GRID, first.rows)
     rest = swept(known=known).run()
-    assert rest.experiment.sweep.failure is None
-    both = visited(known) + visited(rest.experiment.rows)
+    assert rest.sweep.failure is None
+    both = visited(known) + visited(rest.rows)
     assert sorted(both) == [(turn, cell) for turn in range(3) for cell in range(6)]
     # in the very order of a sweep that was not interrupted
-    assert both == visited(swept().run().experiment.rows)
+    assert both == visited(swept().run().rows)
     assert rest.worker.began == list(range(12))
 
 
 def test_a_cell_that_failed_is_not_tried_again():
     known = [BlockRow(round=0, cell=4, failure="out of memory")]
     rest = swept(known=known).run()
-    assert 4 not in {row.cell for row in rest.experiment.rows}
-    assert rest.experiment.sweep.results()[2][0].failure == "out of memory"
+    assert 4 not in {row.cell for row in rest.rows}
+    assert rest.sweep.results()[2][0].failure == "out of memory"
 
 
 def test_rounds_may_be_added():
-    known = swept().run().experiment.rows
+    known = swept().run().rows
     more = swept(msgspec.structs.replace(GRID, rounds=4), known).run()
-    assert {row.round for row in more.experiment.rows} == {3}
-    assert more.experiment.sweep.blocks_done == 24
+    assert {row.round for row in more.rows} == {3}
+    assert more.sweep.blocks_done == 24
 
 
 def test_a_sweep_with_nothing_missing_is_done_at_once():
-    sweep = Sweep(GRID, swept().run().experiment.rows)
-    assert sweep.begin(0) == ()
+    sweep = Sweep(GRID, swept().run().rows)
+    assert sweep.begin(Worker().start(), 0) == ()
     assert sweep.done
-    assert sweep.fold(Worker().start()) == ([], None)
+    assert sweep.fold(Worker().start()) is None
     assert sweep.failure is None

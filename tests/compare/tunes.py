@@ -10,7 +10,7 @@ from math import exp, inf, pi, sin
 from random import Random
 from typing import Any, NamedTuple
 
-from gpudash.compare.block_trial import BLOCK_S, RUN_S
+from gpudash.compare.experiment import BLOCK_S, RUN_S
 from gpudash.compare.tune.search import ALLOWANCE, Allowance, NoCost, RoundCosts, Search
 from gpudash.compare.tune.tunable import Tunable
 from gpudash.compare.tune.tuning import MIN_STEPS

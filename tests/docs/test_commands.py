@@ -17,7 +17,7 @@ import pytest
 
 from gpudash.cli import sweep_grid, tune
 from gpudash.cli.main import main, parse
-from gpudash.compare import block_trial, meter
+from gpudash.compare import experiment, meter
 from tests import worker_double
 from tests.cli.conftest import ended, shows
 from workloads import CATALOGUE
@@ -82,7 +82,7 @@ def folder(
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
-    hurried = (block_trial, "BLOCK_S"), (block_trial, "RUN_S"), (meter, "BLOCK_S")
+    hurried = (experiment, "BLOCK_S"), (experiment, "RUN_S"), (meter, "BLOCK_S")
     for module, name in (*hurried, (sweep_grid, "MIN_S")):
         monkeypatch.setattr(module, name, 0.03)  # so many ahead that a busy machine misses none
     monkeypatch.setattr(tune, "BUDGET_S", 2.0)

@@ -6,18 +6,20 @@ trainings, one after the other (`unpaired_t.py`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 
-from gpudash.compare.blocks import READINGS, BlockLog, MeasuredBlock, Outcome
+from gpudash.compare.blocks import READINGS, MeasuredBlock, Outcome
+from gpudash.compare.experiment import Experiment
 from gpudash.compare.paired_t import estimate, round_order
 from gpudash.compare.unpaired_t import Ratio, RunPart, ratio, spread_of_blocks
+from gpudash.errors import RecordingError, UsageError
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Settings
-from gpudash.protocol.training import RefusalKind, State
+from gpudash.protocol.training import Progress, RefusalKind, State
 from gpudash.statistics import geometric, mean
 
 NPROC = "nproc"
@@ -140,24 +142,50 @@ class SettingResult(msgspec.Struct, frozen=True, kw_only=True):
     """Its 95 % interval."""
 
 
-class Sweep:
+class RowFile(Protocol):
+    """Keeps a sweep's blocks as they are measured. Its methods raise RecordingError."""
+
+    @property
+    def skipped_samples(self) -> int | None: ...
+
+    def started_on(self, state: State) -> None:
+        """Raise UsageError if the blocks so far have other circumstances."""
+
+    def append(self, row: BlockRow) -> None: ...
+
+    def note_skipped(self, samples: int | None) -> None: ...
+
+
+class Sweep(Experiment):
     """Runs a grid, except for rounds that an earlier run has measured."""
 
-    def __init__(self, grid: Grid, known: Iterable[BlockRow] = ()) -> None:
-        self.grid = grid
-        self._log = BlockLog()
+    name = "sweep"
+
+    def __init__(
+        self, grid: Grid, known: Iterable[BlockRow] = (), file: RowFile | None = None
+    ) -> None:
+        super().__init__()
+        self.grid, self._file = grid, file
         self._known: dict[tuple[int, int], BlockRow] = {}
         self.failures: dict[int, BlockRow] = {}
         """Failed blocks, by cell: these cells are not run again."""
         for row in known:
             self._keep(row)
         self._numbers: dict[int, tuple[int, int]] = {}
+        self._has_failed = False  # a cell, since the worker was told what to run
+        self._skipped_before = (file.skipped_samples if file else None) or 0
+        self.skipped_samples = self._skipped_before
+        """Unreadable samples, including earlier runs'."""
         self.nproc = self.next_nproc
         """The number of processes of the cells that are run now; None if no row sets it."""
-        self.done = False
-        """Whether no block of it is running or left."""
-        self.failure: str | None = None
-        """Why the sweep ended early."""
+        self.state: State | None = None
+        """The worker's state when the blocks began."""
+        self.refusal: str | None = None
+        """Why it was not begun: the file's blocks have other circumstances."""
+
+    @property
+    def rows(self) -> list[BlockRow]:
+        return [*self._known.values(), *self.failures.values()]
 
     @property
     def blocks_done(self) -> int:
@@ -173,6 +201,15 @@ class Sweep:
         return next((count for count in self.grid.counts if count in left), None)
 
     @property
+    def following(self) -> "Sweep | None":
+        """The sweep of the next number of processes, if all went well and there is one."""
+        if self.next_nproc is None or self.failure is not None or self.refusal is not None:
+            return None
+        sweep = Sweep(self.grid, self.rows, self._file)
+        sweep._skipped_before = sweep.skipped_samples = self.skipped_samples
+        return sweep
+
+    @property
     def refusals(self) -> list[str]:
         """Why no cell can be run, each reason once; empty if any can."""
         rows = self.failures.values()
@@ -180,22 +217,37 @@ class Sweep:
             return []
         return list(dict.fromkeys(row.failure for row in rows if row.failure is not None))
 
-    def begin(self, run: int, state: State | None = None) -> tuple[Block, ...]:
+    def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
+        self.state = state
         self._numbers = dict(enumerate(self._to_run()))
-        self.done = not self._numbers
-        blocks = self._blocks()
-        self._log = BlockLog(run, blocks, state)
+        try:
+            if self._file is not None:
+                self._file.started_on(state)
+        except UsageError as error:
+            self.refusal = str(error)
+        except RecordingError as error:
+            self.failure = str(error)
+        goes = self._numbers and self.refusal is None and self.failure is None
+        blocks = super().begin(state, run) if goes else ()
+        self.done = not blocks
         return blocks
 
-    def fold(self, item: Event | Reading) -> tuple[list[BlockRow], tuple[Block, ...] | None]:
-        if self.done:
-            return [], None
-        rows = [row for outcome in self._log.fold(item) if (row := self._take(outcome))]
-        if self._log.over is not None:
-            self.done = True
-            self.failure = self._log.over if self._to_run() else None
-            return rows, None
-        return rows, self._blocks() if any(row.failure for row in rows) else None
+    def shown(self) -> None:
+        """Return None: a sweep is not shown on the dashboard."""
+
+    def _first(self, _state: State, _run: int) -> tuple[Block, ...]:
+        return self._blocks()
+
+    def _note(self, item: Event | Reading) -> None:
+        if isinstance(item, Progress):
+            self.skipped_samples = self._skipped_before + item.skipped_samples
+
+    def _next(self) -> tuple[Block, ...] | None:
+        has_failed, self._has_failed = self._has_failed, False
+        return self._blocks() if has_failed else None
+
+    def _end_early(self, reason: str) -> None:
+        self.failure = reason if self._to_run() else None
 
     def results(self) -> list[list[SettingResult]]:
         columns = range(len(self.grid.columns))
@@ -224,7 +276,7 @@ class Sweep:
                 if (turn, cell) not in self._known and cell not in self.failures:
                     yield turn, cell
 
-    def _take(self, outcome: Outcome) -> BlockRow | None:
+    def _take(self, outcome: Outcome) -> None:
         turn, cell = self._numbers[outcome.number]
         if isinstance(outcome, MeasuredBlock):
             row = BlockRow(
@@ -238,10 +290,16 @@ class Sweep:
             )
         elif cell not in self.failures:
             row = BlockRow(round=turn, cell=cell, failure=outcome.reason, failure_kind=outcome.kind)
+            self._has_failed = True
         else:
-            return None
+            return
         self._keep(row)
-        return row
+        try:
+            if self._file is not None:
+                self._file.append(row)
+                self._file.note_skipped(self.skipped_samples)
+        except RecordingError as error:
+            self.failure = str(error)
 
     def _keep(self, row: BlockRow) -> None:
         if row.failure is None:

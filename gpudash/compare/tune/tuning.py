@@ -8,9 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 from gpudash.compare.ab import rate
-from gpudash.compare.block_trial import BlockTrial, block_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.energy import of_blocks
+from gpudash.compare.experiment import Experiment, block_of
 from gpudash.compare.meter import Meter, gpus_of
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sequential import estimate_so_far
@@ -102,7 +102,7 @@ class _Begun(NamedTuple):
     """Whether a step of it has ended."""
 
 
-class Tuning(BlockTrial):
+class Tuning(Experiment):
     """Runs a search to its proof, and says what came out."""
 
     name = "tune"
@@ -260,6 +260,11 @@ class Tuning(BlockTrial):
         new = self._search.tried[self._told :]
         self._told += len(new)
         return [f"tune: {change_of(one)}: {worth_of(one)}" for one in new]
+
+    def ended(self, reason: str) -> str:
+        if self.verdict is not None or not self.leader:
+            return super().ended(reason)
+        return f"tune: {self.failure}; the best so far, not proven: {phrase(self.leader)}"
 
     # ── what comes in ───────────────────────────────────────────────────────────────────
 

@@ -1,6 +1,7 @@
 """What drives blocks: it asks for them, matches outcomes, is stopped, breaks off, and ends."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from gpudash.compare import meter
@@ -20,8 +21,11 @@ RUN_S = 0.5
 """… and of a short run under one that needs a new loader or a rebuilt model."""
 
 
-class BlockTrial(ABC):
-    """An `Experiment` that ends with a verdict or a failure, or with what it can show."""
+class Experiment(ABC):
+    """Ends with a verdict or a failure, or with what it can show.
+
+    Only the session's thread calls it; any thread may read `done`.
+    """
 
     name: ClassVar[str]
 
@@ -53,6 +57,7 @@ class BlockTrial(ABC):
         return 0.0 if self._began_s is None else self._now_s - self._began_s
 
     def begin(self, state: State, run: int, /) -> tuple[Block, ...]:
+        """Return the blocks that the worker in this state runs under this run number, if any."""
         self._log = BlockLog(run, (), state, self._meter(state))
         blocks = self._first(state, run)
         self._log.expect(blocks)
@@ -86,7 +91,16 @@ class BlockTrial(ABC):
             self._end_early(reason)
 
     @abstractmethod
-    def shown(self) -> ComparisonShown | SlowingShown | None: ...
+    def shown(self) -> ComparisonShown | SlowingShown | None:
+        """Return what the screen shows of it, if anything."""
+
+    def news(self) -> Sequence[str]:
+        """Return what is to be told since it was asked last."""
+        return ()
+
+    def ended(self, reason: str) -> str:
+        """Say what it has found, once it was cancelled for this reason."""
+        return f"{self.name}: {self.verdict or self.failure or reason}"
 
     @abstractmethod
     def _first(self, state: State, run: int) -> tuple[Block, ...]: ...
