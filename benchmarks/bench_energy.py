@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.cli.ab_trial import ComparisonReport
+from gpudash.cli.ab_report import ComparisonReport
 from gpudash.compare.paired_t import Estimate, estimate
 from gpudash.compare.sequential import estimate_so_far
 

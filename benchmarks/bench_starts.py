@@ -16,7 +16,7 @@ from statistics import median, stdev
 
 import msgspec
 
-from gpudash.cli.ab_trial import ComparisonReport, StartReport
+from gpudash.cli.ab_report import ComparisonReport, StartReport
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.starts import over_starts
 

@@ -102,6 +102,8 @@ class Metric(Struct, frozen=True):
     """Whether it has a sparkline: times of a step are there as their share of the step."""
     rank: str = ""
     """Title of its column in the table of ranks. Phases have columns by their own labels."""
+    side: str | None = None
+    """The word before its values of the two sides of an A/B; None if an A/B does not have it."""
     window: Literal["utilisation", "activity"] | None = None
     """The window before a reading over which it is a mean; None for an instantaneous value."""
     source: str = ""
@@ -192,6 +194,7 @@ METRICS: dict[str, Metric] = {
         csv=4,
         label="steps/s",
         chart="throughput",
+        side="",
         within="± 1 step at each end of its time",
     ),
     "samples_per_s": Metric(
@@ -203,6 +206,7 @@ METRICS: dict[str, Metric] = {
         csv=3,
         label="samples/s",
         chart="throughput",
+        side="",
         within="± 1 step at each end of its time",
     ),
     "step_ms_p50": _step("Median step time.", "p50", label="step p50", exported="gpudash.step_p50"),
@@ -222,6 +226,7 @@ METRICS: dict[str, Metric] = {
         "Host time: busy with a step. Waiting for a batch is not included.",
         label="host busy",
         spark=True,
+        side="host",
         source=OF_HOST,
         within="± 0.1 µs of the clock",
     ),
@@ -538,6 +543,10 @@ METRICS: dict[str, Metric] = {
         within=EXACT,
     ),
 }
+
+
+COMPARED = tuple(name for name, one in METRICS.items() if one.side is not None)
+"""What an A/B has of both sides."""
 
 
 def since(reading: GpuReading, began_s: float) -> GpuReading:

@@ -4,28 +4,20 @@ import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from gpudash.cli.ab_card import write_card
 from gpudash.cli.headless import News
 from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
 from gpudash.cli.plan import compared_values
-from gpudash.cli.stdout import say, say_json
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
-from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
-from gpudash.compare.paired_t import Estimate, holds_zero
-from gpudash.compare.starts import Sides
 from gpudash.errors import Exit, UsageError
-from gpudash.format import change, figure
+from gpudash.format import change
 from gpudash.levers.known import OF_FROZEN
 from gpudash.offers import canonical, check_for_script, refusal
-from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, EnergyFound
 from gpudash.protocol.training import SCRIPT, Lever
 from gpudash.run.session import Session
-from gpudash.snapshot import Snapshot, silence, unreadable
+from gpudash.snapshot import Snapshot, silence
 from workloads.levers import Lever as WorkloadLever
 from workloads.levers import find
 from workloads.nearest import not_valid
@@ -55,84 +47,12 @@ class Start(NamedTuple):
         return replace(question, seed=self.number - 1)
 
 
-ONLY = Start()
-
-
 class Trial(NamedTuple):
     """A comparison in one start of the training, and how that ended."""
 
     comparison: Comparison | None
     """None if the training never got that far."""
     ended: Ended
-
-
-class AACheck(Estimate, frozen=True, kw_only=True):
-    """Blocks of one setting, right after a switch against later ones."""
-
-    passed: bool
-
-
-class StartReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The comparison in one start of the training. None = not measured."""
-
-    pairs: int
-    change: float | None
-    low: float | None
-    high: float | None
-    """Ends of the interval over the pairs of this start."""
-    confidence: float | None
-    steps_per_s: Sides
-    samples_per_s: Sides
-    host_ms: Sides
-    core_wait_pct: float | None
-    check: AACheck | None
-    energy: EnergyFound | None = None
-    """None if `--energy` did not ask for it, or it is not known."""
-    seed: int
-    """Seed of the order of the blocks."""
-
-
-class ComparisonReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `gpudash ab --json` prints. None = not measured."""
-
-    schema_version: int = 1
-    workload: str
-    device: str | None
-    settings: Settings
-    """Every active lever after the comparison."""
-    lever: str
-    a: str
-    b: str
-    pairs: int
-    change: float | None
-    """Throughput of B against A, as a share: 0.1 is 10 % faster."""
-    low: float | None
-    high: float | None
-    confidence: float | None
-    """Confidence of the interval from `low` to `high`: over `starts` if there are several, else
-    over the pairs."""
-    starts: tuple[StartReport, ...]
-    """The starts of the training that have a result."""
-    steps_per_s: Sides
-    samples_per_s: Sides
-    host_ms: Sides
-    core_wait_pct: float | None
-    energy: EnergyFound | None = None
-    """None if `--energy` did not ask for it, or it is not known."""
-    why_no_energy: str = ""
-    """Why it is not known; empty if it was not asked for."""
-    costs: Costs | None = None
-    """None without `--price`."""
-    skipped_samples: int
-    """Unreadable samples; another one was decoded for each."""
-    verdict: str | None
-    """The verdict sentence."""
-    check: AACheck | None
-    min_steps: int
-    min_s: float
-    """Least steps and seconds of a block."""
-    seed: int
-    """Seed of the order of the blocks, of the first start."""
 
 
 def of_instruments(arguments: argparse.Namespace) -> Question:
@@ -262,10 +182,7 @@ def _sides(text: str, offers: dict[str, Lever]) -> tuple[str, str, str, bool]:
     return name, a, b, offer.effect != "next step"
 
 
-# ── the verdict ─────────────────────────────────────────────────────────────────────────
-
-
-def missing(trial: Trial, start: Start = ONLY) -> int | None:
+def missing(trial: Trial, start: Start) -> int | None:
     """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
     comparison, ended = trial
     one = start.name if start.of > 1 else ""
@@ -277,23 +194,6 @@ def missing(trial: Trial, start: Start = ONLY) -> int | None:
     return ended.without("verdict", comparison.failure, code, start=one)
 
 
-def conclude(trial: Trial, arguments: argparse.Namespace) -> int:
-    code, comparison, snapshot = missing(trial), trial.comparison, trial.ended.snapshot
-    if code is not None or comparison is None or comparison.verdict is None:
-        return Exit.FAILED if code is None else code
-    shown = comparison.shown()
-    if arguments.json:
-        say_json(document(comparison, snapshot, arguments.price))
-    else:
-        energy, skipped = comparison.question.energy, snapshot.skipped_samples
-        found = found_lines(shown, arguments.price, skipped, energy=energy)
-        say("\n".join([comparison.verdict, *found]))
-    write_card(shown, snapshot, arguments)
-    if trial.ended.interrupted and comparison.cut_short:
-        return Exit.INTERRUPTED
-    return exit_code(comparison.found) if arguments.exit_code else Exit.DONE
-
-
 def progress_line(snapshot: Snapshot) -> str:
     shown = snapshot.comparison
     if shown is None:
@@ -302,73 +202,3 @@ def progress_line(snapshot: Snapshot) -> str:
     if shown.change is not None and shown.low is not None:
         line += f", {change(shown.change, shown.low, shown.high)}"
     return ", ".join([line, *silence(snapshot)])
-
-
-def document(
-    comparison: Comparison, snapshot: Snapshot, price: float | None = None
-) -> ComparisonReport:
-    question, start = comparison.question, start_report(comparison)
-    shown = comparison.shown()
-    block = question.block(0, question.a)
-    return ComparisonReport(
-        workload=snapshot.workload,
-        device=snapshot.device.name if snapshot.device else None,
-        settings=snapshot.settings,
-        lever=question.lever,
-        a=question.a,
-        b=question.b,
-        starts=(start,) if start.change is not None else (),
-        skipped_samples=snapshot.skipped_samples,
-        why_no_energy=shown.why_no_energy,
-        costs=costs(price, shown),
-        verdict=comparison.verdict,
-        min_steps=block.min_steps,
-        min_s=block.min_s,
-        **msgspec.structs.asdict(start),
-    )
-
-
-def start_report(comparison: Comparison) -> StartReport:
-    shown, found, check = comparison.shown(), comparison.found, comparison.check
-    return StartReport(
-        pairs=shown.pairs,
-        change=shown.change,
-        low=shown.low,
-        high=shown.high,
-        confidence=found.confidence if found else None,
-        steps_per_s=shown.steps_per_s,
-        samples_per_s=shown.samples_per_s,
-        host_ms=shown.host_ms,
-        core_wait_pct=shown.core_wait_pct,
-        energy=shown.energy,
-        check=check_report(check),
-        seed=comparison.question.seed,
-    )
-
-
-def check_report(check: Estimate | None) -> AACheck | None:
-    if check is None:
-        return None
-    return AACheck(**msgspec.structs.asdict(check), passed=holds_zero(check))
-
-
-def found_lines(
-    shown: ComparisonShown, price: float | None, skipped: int, *, energy: bool
-) -> Iterator[str]:
-    sides = zip((shown.a, shown.b), shown.rates, shown.host_ms, strict=True)
-    yield "; ".join(
-        f"{shown.lever}={value}: {figure(rate)} {shown.unit}{_busy(busy_ms)}"
-        for value, rate, busy_ms in sides
-    )
-    yield from worth_lines(shown, price, energy=energy)
-    yield from unreadable(skipped)
-
-
-def _busy(host_ms: float | None) -> str:
-    return "" if host_ms is None else f", host busy {figure(host_ms)} ms a step"
-
-
-def exit_code(found: Estimate | None) -> int:
-    if found is None or found.low is None or holds_zero(found):
-        return Exit.NOT_SHOWN
-    return Exit.DONE if found.change > 0 else Exit.SLOWER

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import msgspec
 
 DOCUMENTS = {
-    "ab": "gpudash.cli.ab_trial:ComparisonReport",
+    "ab": "gpudash.cli.ab_report:ComparisonReport",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.cli.doctor:Report",
     "info": "gpudash.cli.info:Info",

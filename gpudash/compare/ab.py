@@ -5,7 +5,6 @@ docs/concepts/statistics.md gives the reasons for the procedure.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import msgspec
 
@@ -32,11 +31,11 @@ from gpudash.compare.sequential import (
 from gpudash.compare.starts import KnownStarts, host_share, of_one_start
 from gpudash.diagnosis.model import SAMPLED
 from gpudash.format import pairs, percent
-from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.metrics import COMPARED, CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import ComparisonShown, EnergyFound
+from gpudash.protocol.session import ComparisonShown, EnergyFound, Sides
 from gpudash.protocol.training import Progress, State, TrainingProcess
 from gpudash.statistics import Means, geometric
 
@@ -143,7 +142,6 @@ class Comparison(Experiment):
 
     def shown(self) -> ComparisonShown:
         found, check, question = self.found, self.check, self.question
-        a, b = self._sides
         return ComparisonShown(
             lever=question.lever,
             a=question.a,
@@ -158,9 +156,7 @@ class Comparison(Experiment):
                 for one in self._intervals
                 if one.low is not None and one.high is not None
             ),
-            steps_per_s=(rate(a, "steps"), rate(b, "steps")),
-            samples_per_s=(rate(a, "samples"), rate(b, "samples")),
-            host_ms=(_host_ms(a), _host_ms(b)),
+            sides=sides_of(*self._sides),
             core_wait_pct=self._core_wait_pct,
             verdict=self.verdict,
             failure=self.failure,
@@ -253,7 +249,7 @@ class Comparison(Experiment):
         shown = self.shown()
         asked = (question.lever, question.a, question.b, self._others)
         starts = self._known.add(asked, self._start, self._intervals[-1])
-        share = None if self._device_is_limit else host_share(shown.host_ms, shown.steps_per_s)
+        share = None if self._device_is_limit else host_share(shown)
         alone = of_one_start(share, starts)
         self.verdict = said + alone + contention(self._core_wait_pct)
 
@@ -264,14 +260,11 @@ def contention(core_wait_pct: float | None) -> str:
     return f"; cores were short: the training waited for one {percent(core_wait_pct)} of the time"
 
 
-def rate(blocks: Sequence[MeasuredBlock], of: Literal["steps", "samples"]) -> float | None:
-    """Return a geometric mean: B's over A's is the change of the verdict."""
-    counts = [getattr(block, of) for block in blocks]
-    return geometric(
-        None if count is None else count / block.busy_s
-        for count, block in zip(counts, blocks, strict=True)
-    )
+def sides_of(a: Sequence[MeasuredBlock], b: Sequence[MeasuredBlock]) -> dict[str, Sides]:
+    """Return geometric means by metric: of a rate, B's over A's is the change of the verdict."""
+    pairs = {name: (_mean(name, a), _mean(name, b)) for name in COMPARED}
+    return {name: pair for name, pair in pairs.items() if pair != (None, None)}
 
 
-def _host_ms(blocks: list[MeasuredBlock]) -> float | None:
-    return geometric(block.host_ms for block in blocks)
+def _mean(name: str, blocks: Sequence[MeasuredBlock]) -> float | None:
+    return geometric(block.of(name) for block in blocks)

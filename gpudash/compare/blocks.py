@@ -7,6 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.compare.meter import BlockEnergy, Meter
+from gpudash.metrics import COMPARED
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import EnergyTick, GpuReading, HostReading, Reading
@@ -19,7 +20,7 @@ from gpudash.protocol.training import (
     Step,
     Timed,
 )
-from gpudash.statistics import mean, total, warm, without
+from gpudash.statistics import Means, total, warm, without
 
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""
@@ -27,7 +28,7 @@ TICK_PATIENCE_S = 1.0
 """Seconds of training after a block's end that its energy is waited for."""
 SAMPLES_KEPT = 512
 READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
-"""Readings of which a block has the mean, under the same name."""
+"""Readings of which a block has the mean."""
 
 
 class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,11 +43,8 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     samples: int | None
     busy_s: float
     """Sum of the steps' durations on the device, or the wall-clock time."""
-    host_ms: float | None = None
-    """Mean host time of a step."""
-    gpu_util_pct: float | None = None
-    cpu_pct: float | None = None
-    core_wait_pct: float | None = None
+    values: dict[str, float] = {}
+    """By metric: means over the steps and over the readings. Absent = not measured."""
     energy: BlockEnergy | str = ""
     """Of all GPUs, or why it is not known; empty if it was not asked for."""
 
@@ -54,6 +52,15 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     def ms_per_sample(self) -> float:
         """The cost to compare; ms a step if samples are unknown."""
         return self.busy_s * 1e3 / (self.samples or self.steps)
+
+    def of(self, metric: str) -> float | None:
+        match metric:
+            case "steps_per_s":
+                return self.steps / self.busy_s
+            case "samples_per_s":
+                return None if self.samples is None else self.samples / self.busy_s
+            case _:
+                return self.values.get(metric)
 
 
 class NotRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,15 +195,19 @@ class BlockLog:
             return None
         began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3
         ended_s = steps[-1].finished_s
-        readings = [one for one in self._readings if began_s + LAG_S <= one.at_s <= ended_s]
+        means = Means()
+        for step in steps:
+            means.add({name: step.values.get(name) for name in COMPARED}, step.count)
+        for reading in self._readings:
+            if began_s + LAG_S <= reading.at_s <= ended_s:
+                means.add({name: reading.number(name) for name in (*COMPARED, *READINGS)})
         return MeasuredBlock(
             number=one.number,
             steps=sum(counts),
             samples=self._of_all(total(step.samples for step in steps)),
             busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
-            host_ms=mean((step.values.get("host_ms") for step in steps), counts),
+            values=means.values(),
             energy="" if self._meter is None else self._meter.spent(began_s, ended_s),
-            **{name: mean(one.number(name) for one in readings) for name in READINGS},
         )
 
     def _timed(self, one: _Open, block: Block) -> MeasuredBlock | None:

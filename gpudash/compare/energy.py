@@ -10,9 +10,8 @@ import msgspec
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.meter import BlockEnergy
 from gpudash.compare.paired_t import Estimate, estimate, student_t
-from gpudash.compare.starts import Sides
 from gpudash.format import ABSENT, change, is_measured
-from gpudash.protocol.session import ComparisonShown, EnergyFound
+from gpudash.protocol.session import ComparisonShown, EnergyFound, Sides
 
 SENSOR = 0.05
 """Systematic error of the sensor, relative: NVIDIA's own figure."""
@@ -141,7 +140,7 @@ def costs(price: float | None, shown: ComparisonShown) -> Costs | None:
     if price is None:
         return None
     gpus = max(shown.gpus, 1)
-    a, b = shown.samples_per_s
+    a, b = shown.of("samples_per_s")
     saving, low, high = saved(price, shown) or (None, None, None)
     return Costs(
         price=price,

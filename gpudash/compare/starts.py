@@ -9,7 +9,7 @@ it out. On a host that launches slowly four starts of one A/B gave +4.2 [1.1, 7.
 from collections.abc import Hashable, Iterable, Sequence
 from math import expm1, fsum, inf, log1p, sqrt
 from statistics import median, stdev
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gpudash.compare.paired_t import (
     CHECK_CONFIDENCE,
@@ -19,9 +19,7 @@ from gpudash.compare.paired_t import (
     student_t,
 )
 from gpudash.format import percent
-
-Sides: TypeAlias = tuple[float | None, float | None]
-"""Values of A and of B."""
+from gpudash.protocol.session import ComparisonShown
 
 STARTS = 4
 """Starts to ask for. Two give an interval about five times as wide, eight one half as wide."""
@@ -114,8 +112,8 @@ class KnownStarts:
         return tuple(starts.values())
 
 
-def host_share(host_ms: Sides, steps_per_s: Sides) -> float | None:
-    sides = zip(host_ms, steps_per_s, strict=True)
+def host_share(shown: ComparisonShown) -> float | None:
+    sides = zip(shown.of("host_ms"), shown.of("steps_per_s"), strict=True)
     known = [ms * rate / 1e3 for ms, rate in sides if ms is not None and rate is not None]
     return max(known, default=None)
 

@@ -10,9 +10,9 @@ import msgspec
 from gpudash import __version__
 from gpudash import format as fmt
 from gpudash.compare.ab import contention
-from gpudash.handout.wording import result_of
+from gpudash.handout.wording import figures, result_of
 from gpudash.markup import NAMESPACE, element, svg
-from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
 
@@ -30,18 +30,10 @@ WIDEST = 0.61
 FARTHEST = 10.0
 """Where the axis of the gain ends at the latest: an interval may be of noise alone."""
 SMALLEST = 13.0
+CALLED = {"step": "one step", "host": "of it, the host is busy"}
+"""Figures that a card calls by more than their word."""
 DOUBLED = 1.0
 """From +100 % on a change is also told as `times as fast`, for the eye."""
-
-
-class _SideOfCard(msgspec.Struct, frozen=True, kw_only=True):
-    """One of the two settings. None: not measured."""
-
-    label: str
-    rates: dict[str, float | None]
-    """By unit."""
-    step_ms: float | None
-    host_ms: float | None
 
 
 class _Card(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,8 +46,10 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     change: float
     low: float
     high: float
-    before: _SideOfCard
-    after: _SideOfCard
+    labels: tuple[str, str]
+    """Of both settings."""
+    figures: tuple[tuple[str, Sides, str], ...]
+    """Word, values and unit of what is known of both settings: rates have no word."""
     unit: str
     """That of the bars."""
     where: tuple[str, ...]
@@ -64,10 +58,12 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     """Empty if it is not known."""
 
-    @property
-    def sides(self) -> tuple[tuple[str, _SideOfCard, str], ...]:
-        """Name, side and colour of both."""
-        return ("before", self.before, A), ("after", self.after, B)
+    def of(self, word: str, unit: str = "ms") -> tuple[float, float] | None:
+        """Return the values of both; None unless both are measured."""
+        for one, (a, b), its_unit in self.figures:
+            if (one, its_unit) == (word, unit) and a is not None and b is not None:
+                return a, b
+        return None
 
 
 def card_of(
@@ -81,15 +77,6 @@ def card_of(
     if shown.doing:
         labels = phrase(shown.start) or "the start", phrase(shown.best) or "the start"
         what = labels[1]
-    before, after = (
-        _SideOfCard(
-            label=fmt.plain(labels[side]),
-            rates={"samples/s": shown.samples_per_s[side], "steps/s": shown.steps_per_s[side]},
-            step_ms=1000 / rate if (rate := shown.steps_per_s[side]) else None,
-            host_ms=shown.host_ms[side],
-        )
-        for side in (0, 1)
-    )
     over = f"of {shown.pairs} pairs" if starts == 1 else f"over {starts} starts"
     return _Card(
         claim=fmt.plain(_claim(what, shown)),
@@ -98,9 +85,9 @@ def card_of(
         change=shown.change,
         low=shown.low,
         high=shown.high,
-        before=before,
-        after=after,
-        unit="samples/s" if all(shown.samples_per_s) else shown.unit,
+        labels=(fmt.plain(labels[0]), fmt.plain(labels[1])),
+        figures=tuple(figures(shown)),
+        unit="samples/s" if all(shown.of("samples_per_s")) else shown.unit,
         where=tuple(map(fmt.plain, _where(shown, snapshot))),
         control=_control(shown),
         command=fmt.plain(command),
@@ -145,24 +132,23 @@ def _control(shown: ComparisonShown) -> str:
 
 
 def markdown(card: _Card) -> str:
-    before, after = card.before, card.after
-    rows: list[Sequence[str]] = [("", before.label, after.label), ("---", "---", "---")]
-    for unit in ("samples/s", "steps/s"):
-        rates = before.rates[unit], after.rates[unit]
-        if all(rates):
-            rows.append([unit, *map(fmt.significant, rates)])
-    for name, both in (
-        ("one step", (before.step_ms, after.step_ms)),
-        ("of it, the host is busy", (before.host_ms, after.host_ms)),
-    ):
-        if None not in both:
-            rows.append([name, *(f"{fmt.milliseconds(ms)} ms" for ms in both)])
+    rows: list[Sequence[str]] = [("", *card.labels), ("---", "---", "---")]
+    for word, both, unit in sorted(card.figures, key=lambda one: one[2] != "samples/s"):
+        if None in both or (not word and not all(both)):
+            continue
+        told = map(fmt.significant, both) if not word else (_with_unit(ms, unit) for ms in both)
+        rows.append([CALLED.get(word, word) or unit, *told])
     table = "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
     ways = f"{card.pairs}, blocks of both in turns within a training; {card.control}."
     command = f"\n\n    {card.command}" * bool(card.command)
     title = f"**{_escaped(card.claim)}: {card.found}**"
     where = _escaped(", ".join(card.where))
     return f"{title}\n\n{table}\n\n{ways}\n{where}.{command}\n"
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    number = fmt.milliseconds(value) if unit == "ms" else fmt.significant(value)
+    return f"{number} {unit}"
 
 
 def _escaped(text: str) -> str:
@@ -216,15 +202,19 @@ def _bar(x: float, y: float, wide: float, high: float, fill: str) -> Element:
     return element("rect", x=x, y=y, width=max(wide, 2.0), height=high, fill=fill)
 
 
+SIDES = (("before", A), ("after", B))
+"""Name and colour of both settings."""
+
+
 def _rates(card: _Card, y: float) -> Iterator[Element]:
-    rates = [side.rates[card.unit] or 0.0 for _, side, _ in card.sides]
-    most = max(*rates, 1e-9)
-    for (name, side, fill), rate in zip(card.sides, rates, strict=True):
+    rates = next((both for _, both, unit in card.figures if unit == card.unit), (None, None))
+    most = max(*(rate or 0.0 for rate in rates), 1e-9)
+    for (name, fill), label, rate in zip(SIDES, card.labels, rates, strict=True):
         yield _text(name, LEFT, y + 16, fill=DIM)
-        yield _text(side.label, PLOT, y + 16, room=600.0, weight="bold")
-        told = f"{fmt.significant(side.rates[card.unit])} {card.unit}"
+        yield _text(label, PLOT, y + 16, room=600.0, weight="bold")
+        told = f"{fmt.significant(rate)} {card.unit}"
         yield _text(told, RIGHT, y + 16, room=320.0, weight="bold", text_anchor="end")
-        yield _bar(PLOT, y + 26, (RIGHT - PLOT) * rate / most, 30, fill)
+        yield _bar(PLOT, y + 26, (RIGHT - PLOT) * (rate or 0.0) / most, 30, fill)
         y += 76
 
 
@@ -265,27 +255,25 @@ def _ticks(low: float, high: float) -> Sequence[float]:
 
 def _steps(card: _Card, y: float) -> Iterator[Element]:
     """Both sides have one scale, so that the step is seen to shrink."""
-    if card.before.step_ms is None or card.after.step_ms is None:
+    steps_ms, hosts_ms = card.of("step"), card.of("host")
+    if steps_ms is None:
         return
-    longest = max(card.before.step_ms, card.after.step_ms)
-    busy = card.before.host_ms is not None and card.after.host_ms is not None
-    legend = "one step: its dark part is the host's work" if busy else "one step"
+    legend = "one step: its dark part is the host's work" if hosts_ms else "one step"
     yield _text(legend, LEFT, y, fill=DIM)
     room = RIGHT - PLOT - 130
-    for name, side, fill in card.sides:
-        step_ms, host_ms = side.step_ms or 0.0, min(side.host_ms or 0.0, side.step_ms or 0.0)
+    for (name, fill), step_ms, host_ms in zip(SIDES, steps_ms, hosts_ms or steps_ms, strict=True):
         y += 34
         yield _text(name, LEFT, y, fill=DIM)
-        wide = max(room * step_ms / longest, 2.0)
+        wide = max(room * step_ms / max(steps_ms), 2.0)
         yield _bar(PLOT, y - 18, wide, 24, fill)
-        if busy:  # what is left is paled: one shape over another shows no seam
-            begin = wide * host_ms / step_ms
+        if hosts_ms:  # what is left is paled: one shape over another shows no seam
+            begin = wide * min(host_ms / step_ms, 1.0)
             yield element(
                 "rect", x=PLOT + begin, y=y - 18, width=wide - begin, height=24, fill=GROUND,
                 fill_opacity="0.6",
             )  # fmt: skip
         yield _text(
-            f"{fmt.milliseconds(side.step_ms)} ms", PLOT + wide + 10, y, room=120.0, weight="bold"
+            f"{fmt.milliseconds(step_ms)} ms", PLOT + wide + 10, y, room=120.0, weight="bold"
         )
 
 

@@ -1,15 +1,16 @@
 """The wording of results; copied text names workload, device and levers not at their default."""
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from gpudash import format as fmt
 from gpudash.compare.lengths import PAIRS
 from gpudash.errors import UsageError
+from gpudash.metrics import COMPARED, METRICS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.protocol.training import Device, Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result
@@ -21,6 +22,20 @@ def result_of(shown: ComparisonShown) -> str:
     if shown.change is None:
         return f"{shown.b} {fmt.ABSENT}"
     return f"{shown.b} {fmt.change(shown.change, shown.low, shown.high)}"
+
+
+def figures(shown: ComparisonShown) -> Iterator[tuple[str, Sides, str]]:
+    """Yield word, values and unit of what is known of the sides: rates, the step, then the rest."""
+    known = {name: METRICS[name] for name in COMPARED if fmt.measured(shown.of(name))}
+    for name, metric in known.items():
+        if not metric.side:
+            yield "", shown.of(name), metric.unit
+    a, b = (1000 / rate if rate else None for rate in shown.of("steps_per_s"))
+    if a is not None or b is not None:
+        yield "step", (a, b), "ms"
+    for name, metric in known.items():
+        if metric.side:
+            yield metric.side, shown.of(name), metric.unit
 
 
 def context(shown: ComparisonShown, now: Mapping[str, str]) -> str:

@@ -14,7 +14,6 @@ from .session import (
     Playback,
     SlowingShown,
     StragglerShown,
-    Verdict,
 )
 from .training import (
     BlocksEnded,
@@ -52,7 +51,6 @@ Event: TypeAlias = (
     | Plan
     | NewRow
     | Notice
-    | Verdict
     | ComparisonShown
     | SlowingShown
     | StragglerShown

@@ -1,9 +1,12 @@
 """What the session itself says to views and log, beside the plan and the commands that it sends."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from .commands import Slowable
 from .records import Record, Settings
+
+Sides: TypeAlias = tuple[float | None, float | None]
+"""Values of a and of b. None = not measured."""
 
 
 class NewRow(Record, frozen=True, kw_only=True):
@@ -19,12 +22,6 @@ class Notice(Record, frozen=True, kw_only=True):
     """Name of the sink that it is about, if any."""
     hinders: bool = False
     """Whether that sink gets nothing, until its next notice."""
-
-
-class Verdict(Record, frozen=True, kw_only=True):
-    """The result of a comparison."""
-
-    text: str
 
 
 class EnergyFound(Record, frozen=True, kw_only=True, tag=False):
@@ -65,11 +62,9 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     high: float | None
     history: tuple[tuple[float, float, float], ...]
     """Low, change and high after each pair from the first one on that gives an interval."""
-    steps_per_s: tuple[float | None, float | None]
-    """Rates of a and of b, as the device finished the steps."""
-    samples_per_s: tuple[float | None, float | None] = (None, None)
-    host_ms: tuple[float | None, float | None]
-    """Time that the host was busy with a step, of a and of b; averaged as the rates are."""
+    sides: dict[str, Sides] = {}
+    """Values of a and of b by metric, those of `COMPARED`: geometric means over the blocks, so that
+    the `change` is that of the rates."""
     core_wait_pct: float | None = None
     """Core wait while both were measured: a high one means that other load affects the verdict."""
     verdict: str | None
@@ -108,10 +103,14 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
             return False
         return (self.low > 0 or self.high < 0) and self.check_passed is not False
 
+    def of(self, metric: str) -> Sides:
+        """Return the values of both sides."""
+        return self.sides.get(metric, (None, None))
+
     @property
-    def rates(self) -> tuple[float | None, float | None]:
+    def rates(self) -> Sides:
         """Rates of a and of b in `unit`; `change` is their relative difference."""
-        return self.steps_per_s if self.unit == "steps/s" else self.samples_per_s
+        return self.of("steps_per_s" if self.unit == "steps/s" else "samples_per_s")
 
     @property
     def unit(self) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from gpudash.errors import UsageError
 from gpudash.input_file import open_input
 from gpudash.json_input import DamagedError, decoded, refuse_nonsense
-from gpudash.metrics import METRICS, PAIRS_DIGITS
+from gpudash.metrics import COMPARED, METRICS, PAIRS_DIGITS
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Record, Settings
 from gpudash.recording.door import refuse_damaged
@@ -211,7 +211,7 @@ class LogReader(LineReader):
             return ()
         source, *_, body = fields = decoded(line, _LINE)
         if source != ROWS:
-            return (msgspec.convert(fields, Envelope),)
+            return tuple(msgspec.convert(one, Envelope) for one in _of_now(fields))
         if isinstance(body, list):
             return (self._interval(body),)
         found = msgspec.convert(body, RowNames | Closed)
@@ -241,6 +241,16 @@ class LogReader(LineReader):
             raise DamagedError("not an interval that follows")
         self._ended_s = interval.ended_s
         return interval
+
+
+def _of_now(fields: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Yield a message as it is written now. A verdict was a message of its own once."""
+    *_, body = fields
+    kind = body.get("type") if isinstance(body, dict) else None
+    if kind == "ComparisonShown" and "sides" not in body:
+        body["sides"] = {name: body[name] for name in COMPARED if name in body}
+    if kind != "Verdict":
+        yield fields
 
 
 def version_of(path: Path) -> object:

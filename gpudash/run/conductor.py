@@ -6,7 +6,7 @@ from gpudash.compare.experiment import Experiment
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.session import ComparisonShown, Notice, SlowingShown, Verdict
+from gpudash.protocol.session import ComparisonShown, Notice, SlowingShown
 from gpudash.protocol.training import State
 
 
@@ -38,7 +38,7 @@ class Conductor:
             return None
         experiment.cancel(reason)
         self._waits = False
-        self._report(experiment, None)
+        self._report(experiment)
         return experiment.ended(reason)
 
     def fold(self, item: Event | Reading, state: State | None) -> None:
@@ -48,11 +48,10 @@ class Conductor:
         if self._waits:
             self._begin(experiment, state)
             return
-        known = experiment.verdict
         blocks = experiment.fold(item)
         if blocks is not None:
             self._send(self.run, blocks)
-        self._report(experiment, known)
+        self._report(experiment)
 
     def _begin(self, experiment: Experiment, state: State | None) -> None:
         if state is not None and state.process is not None:
@@ -60,13 +59,10 @@ class Conductor:
             self.run += 1
             self._send(self.run, experiment.begin(state, self.run))
 
-    def _report(self, experiment: Experiment, known: str | None) -> None:
+    def _report(self, experiment: Experiment) -> None:
         self._show(experiment)
         for line in experiment.news():
             self._emit(Notice(text=line))
-        found = experiment.verdict
-        if found is not None and found != known:
-            self._emit(Verdict(text=found))
 
     def _show(self, experiment: Experiment) -> None:
         shown = experiment.shown()

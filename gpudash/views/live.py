@@ -34,7 +34,6 @@ from gpudash.protocol.session import (
     Notice,
     Playback,
     SlowingShown,
-    Verdict,
 )
 from gpudash.protocol.training import (
     Aside,
@@ -274,6 +273,7 @@ class LiveView:
         others = {name: value for name, value in known.settings.items() if name != shown.lever}
         known.comparison = replace(shown, settings=others)
         if shown.verdict is not None and (before is None or before.verdict is None):
+            self._conclude(shown.verdict)
             if shown.goes_on and self._verdicts:
                 self._verdicts.pop()
             self._verdicts.append((known.workload, known.comparison))
@@ -282,8 +282,6 @@ class LiveView:
         match item:
             case Change() | Pause() | Resume() | Stop() | Blocks() | Profile():
                 self._send(item)
-            case Verdict():
-                self._conclude(item.text)
             case Hello():
                 self._known.can = item.can
             case Plan():

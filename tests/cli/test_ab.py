@@ -3,11 +3,11 @@ from argparse import Namespace
 from itertools import cycle
 from random import Random
 
-import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import Trial, conclude, document, found_lines, progress_line, two_values
-from gpudash.cli.measure import Ended
+from gpudash.cli.ab_report import Finding, Findings, document, sides_line
+from gpudash.cli.ab_starts import conclude
+from gpudash.cli.ab_trial import progress_line, two_values
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit
@@ -15,6 +15,7 @@ from gpudash.snapshot import Snapshot
 from tests.scripted_run import host
 from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
+from tests.tui.comparisons import judged_as
 from workloads import CATALOGUE
 
 ENCDEC = CATALOGUE["encdec"]
@@ -57,9 +58,8 @@ def test_the_verdict_and_both_rates_are_printed(capsys):
 def test_the_hosts_time_is_left_out_if_not_measured():
     comparison = Comparison(question())
     Conducted(comparison, Worker(a_quarter_faster)).run()
-    shown = msgspec.structs.replace(comparison.shown(), host_ms=(None, None))
-    (rates,) = found_lines(shown, None, 0, energy=False)
-    assert rates == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
+    shown = judged_as(comparison.shown(), host_ms=(None, None))
+    assert sides_line(shown) == "pipelined=off: 20.0 steps/s; pipelined=on: 25.0 steps/s"
 
 
 def larger_batches_are_worth_it(settings):
@@ -129,10 +129,10 @@ def test_the_check_says_whether_it_passed():
     noise = Random(2)
     comparison = Comparison(question(pairs=20))
     Conducted(comparison, Worker(lambda _settings: noise.lognormvariate(4.0, 0.5))).run()
-    assert document(comparison, Snapshot()).check.passed
+    assert document(Findings([Finding(comparison, Snapshot())])).check.passed
     few = Comparison(question(pairs=2))
     Conducted(few, Worker(a_quarter_faster)).run()
-    assert document(few, Snapshot()).check is None
+    assert document(Findings([Finding(few, Snapshot())])).check is None
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
         conducted.turn()
     comparison.cancel("the training was stopped")
     arguments = Namespace(json=False, exit_code=False, card=None, price=None)
-    assert conclude(Trial(comparison, Ended(interrupted=True)), arguments) == 130
+    assert conclude(Findings([Finding(comparison, Snapshot(), True)], 1, 130), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 
 
@@ -229,7 +229,7 @@ def test_the_command_on_the_card_of_a_script_asks_the_same(tmp_path, monkeypatch
     off = dict.fromkeys(("json", "exit_code", "force"), False)
     how = {"starts": 1, "price": None, "user_command": words, "nproc": None, "device": "auto"}
     card = tmp_path / "ab.md"
-    conclude(Trial(comparison, Ended()), Namespace(**off, **how, card=card))
+    conclude(Findings([Finding(comparison, Snapshot())]), Namespace(**off, **how, card=card))
     command = "gpudash ab --lever pipelined=off,on --pairs 6 -- train.py -q\n"
     assert card.read_text().endswith(f"    {command}")
 

@@ -6,7 +6,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import ComparisonReport
+from gpudash.cli.ab_report import ComparisonReport
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.training import Failed
 from tests.scripted_session import ScriptedSession, called

@@ -6,7 +6,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import document
+from gpudash.cli.ab_report import Finding, Findings, document
 from gpudash.cli.main import main
 from gpudash.cli.schema import DOCUMENTS
 from gpudash.cli.verbs import VERBS, load
@@ -14,7 +14,7 @@ from gpudash.snapshot import Snapshot
 from tests.cli import test_ab, test_sweep
 from tests.recording.test_log import recorded
 from tests.scripted_session import ScriptedSession
-from tests.scripted_worker import TRACE, Worker
+from tests.scripted_worker import TRACE, Conducted, Worker
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def test_a_verdict_agrees(schema, capfd):
     assert test_ab.run(ScriptedSession(Worker(test_ab.a_quarter_faster)), "--json") == 0
     agrees(capfd.readouterr().out, schema("ab"))
     few = test_ab.Comparison(test_ab.question(pairs=2))
-    agrees(msgspec.json.encode(document(few, Snapshot())), schema("ab"))
+    Conducted(few, Worker(test_ab.a_quarter_faster)).run()
+    agrees(msgspec.json.encode(document(Findings([Finding(few, Snapshot())]))), schema("ab"))
 
 
 def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):

@@ -89,7 +89,7 @@ def test_the_estimate_is_shown_from_the_first_pair_on_and_an_interval_from_the_f
     assert (shown.lever, shown.a, shown.b) == ("pipelined", "off", "on")
     assert (shown.pairs, shown.planned_pairs) == (0, 6)
     assert (shown.change, shown.low, shown.high) == (None, None, None)
-    assert (shown.steps_per_s, shown.host_ms) == ((None, None), (None, None))
+    assert (shown.of("steps_per_s"), shown.of("host_ms")) == ((None, None), (None, None))
     while done.experiment.shown().pairs < 1:
         done.turn()
     shown = done.experiment.shown()
@@ -97,8 +97,8 @@ def test_the_estimate_is_shown_from_the_first_pair_on_and_an_interval_from_the_f
     assert (shown.low, shown.history) == (None, ())  # one pair has no interval
     shown = done.run().experiment.shown()
     assert shown.pairs == 6
-    assert shown.steps_per_s == (pytest.approx(20.0, rel=0.03), pytest.approx(25.0, rel=0.03))
-    assert shown.host_ms == (2.0, 2.0)
+    assert shown.of("steps_per_s") == (pytest.approx(20.0, rel=0.03), pytest.approx(25.0, rel=0.03))
+    assert shown.of("host_ms") == (2.0, 2.0)
     assert len(shown.history) == 2  # of five pairs and of six
     assert all(low <= change <= high for low, change, high in shown.history)
     assert shown.history[-1] == (shown.low, shown.change, shown.high)
@@ -221,15 +221,15 @@ def test_load_that_comes_after_the_verdict_does_not_touch_it():
 def test_the_rates_of_both_values_are_shown():
     done = conduct(pipelined(), step_ms=faster(1.25)).run()
     shown = done.experiment.shown()
-    assert shown.steps_per_s == pytest.approx((20.0, 25.0))
-    assert shown.samples_per_s == pytest.approx((160.0, 200.0))
+    assert shown.of("steps_per_s") == pytest.approx((20.0, 25.0))
+    assert shown.of("samples_per_s") == pytest.approx((160.0, 200.0))
     assert not done.experiment.refused
 
 
 def test_the_rates_differ_by_the_change_however_unsteady_the_machine():
     noise = (*[1.0] * 9, *[3.0] * 5, *[1.4] * 7)
     shown = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=noise)).run().experiment.shown()
-    for a, b in (shown.steps_per_s, shown.samples_per_s):
+    for a, b in (shown.of("steps_per_s"), shown.of("samples_per_s")):
         assert b / a == pytest.approx(1 + shown.change)
 
 
@@ -239,7 +239,7 @@ def test_the_hosts_part_of_a_step_stays_what_it_is_however_unsteady_the_machine(
     done = conduct(pipelined(pairs=6), step_ms=faster(1.25, noise=noise))
     done.worker.host_ms = lambda step_ms: share * step_ms
     shown = done.run().experiment.shown()
-    for host_ms, rate in zip(shown.host_ms, shown.steps_per_s, strict=True):
+    for host_ms, rate in zip(shown.of("host_ms"), shown.of("steps_per_s"), strict=True):
         assert host_ms == pytest.approx(share * 1e3 / rate)
 
 

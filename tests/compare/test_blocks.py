@@ -86,7 +86,7 @@ def test_a_block_is_the_sum_of_its_steps_without_its_warm_up_and_the_last():
     assert (block.steps, block.samples) == (2, 16)
     assert block.busy_s == pytest.approx(0.090)
     assert block.ms_per_sample == pytest.approx(90.0 / 16)
-    assert block.host_ms == 2.0
+    assert block.of("host_ms") == 2.0
 
 
 def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
@@ -224,7 +224,7 @@ def test_utilisation_does_not_include_time_before_the_block():
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
     (block,) = bench.outcomes
-    assert (block.gpu_util_pct, block.cpu_pct, block.core_wait_pct) == (90.0, 90.0, 45.0)
+    assert tuple(map(block.of, ("gpu_util_pct", "cpu_pct", "core_wait_pct"))) == (90.0, 90.0, 45.0)
 
 
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
@@ -234,7 +234,7 @@ def test_a_block_too_short_for_a_reading_has_no_utilisation():
     bench.finished(50.0, 50.0, 50.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
-    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (None, None)
+    assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (None, None)
 
 
 def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own():
@@ -252,7 +252,7 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
     bench.finished(1.0)
     bench.changed(block=None, after_step=4)
     bench.finished(50.0)
-    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (20.0, 20.0)
+    assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (20.0, 20.0)
 
 
 def test_the_newest_readings_of_a_long_block_are_kept():
@@ -267,7 +267,7 @@ def test_the_newest_readings_of_a_long_block_are_kept():
     bench.finished(1.0)
     bench.changed(block=None, after_step=3)
     bench.finished(50.0)
-    assert (bench.outcomes[0].gpu_util_pct, bench.outcomes[0].cpu_pct) == (50.0, 50.0)
+    assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (50.0, 50.0)
 
 
 def test_a_pause_restarts_only_the_block_it_came_in():

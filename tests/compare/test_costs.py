@@ -8,7 +8,8 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import ComparisonReport, of_instruments
+from gpudash.cli.ab_report import ComparisonReport
+from gpudash.cli.ab_trial import of_instruments
 from gpudash.cli.headless import cost_clause
 from gpudash.cli.tune_trial import document, lines
 from gpudash.cli.verbs import load

@@ -33,6 +33,7 @@ from gpudash.compare.starts import (
     verdict,
 )
 from tests.scripted_worker import Conducted, Worker
+from tests.tui.comparisons import compared
 
 CHANGE = math.log(1.05)
 OF_PAIRS = 0.098
@@ -282,8 +283,9 @@ def test_a_verdict_is_of_one_start_where_the_host_needs_most_of_a_step(side, sha
 
 
 def test_a_host_that_was_not_measured_says_nothing():
-    assert host_share((None, None), (20.0, 25.0)) is None
-    assert host_share((40.0, None), (20.0, None)) == pytest.approx(0.8)
+    assert host_share(compared(host_ms=(None, None), steps_per_s=(20.0, 25.0))) is None
+    share = host_share(compared(host_ms=(40.0, None), steps_per_s=(20.0, None)))
+    assert share == pytest.approx(0.8)
     assert of_one_start(None) == ""
 
 

@@ -268,7 +268,8 @@ def test_the_best_is_proven_and_the_training_goes_back():
     assert worker.settings["channels_last"] == "off"
     assert not worker.blocks.running
     shown = tune.shown()
-    assert shown.steps_per_s[1] / shown.steps_per_s[0] == pytest.approx(1 + shown.change, rel=0.02)
+    a, b = shown.of("steps_per_s")
+    assert b / a == pytest.approx(1 + shown.change, rel=0.02)
 
 
 def test_a_tune_that_was_asked_for_joules_says_why_there_are_none():

@@ -45,8 +45,8 @@ def test_while_it_measures_it_shows_its_row_and_the_result_before():
 
 
 def test_a_training_that_failed_says_why():
-    why = "ValueError: a batch: too small – at step 3"
-    failed = Snapshot(state="failed", status=why, total_steps=3)
+    why = "ValueError: a batch: too small"
+    failed = Snapshot(state="failed", status=why, notice="at step 3", total_steps=3)
     assert ask(failed).evidence == ("ValueError", "a batch: too small")
     assert ask(changed(failed, state="finished")).evidence == ()
 

@@ -151,8 +151,6 @@ def compared(**values):
         low=None,
         high=None,
         history=(),
-        steps_per_s=(None, None),
-        host_ms=(None, None),
         verdict=None,
         failure=None,
     )

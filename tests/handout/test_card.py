@@ -7,9 +7,10 @@ import pytest
 
 from gpudash.handout.card import HEIGHT, WIDTH, card_of, markdown, picture
 from tests.handout.test_receipt import BF16, FUSED, RUN, WORKERS, changed
+from tests.tui.comparisons import judged_as
 
 COMMAND = "gpudash ab --lever num_workers=0,4 -- train.py"
-CLEAR = changed(WORKERS, samples_per_s=(203.0, 762.0), host_ms=(76.0, 8.0), check_passed=True)
+CLEAR = judged_as(WORKERS, samples_per_s=(203.0, 762.0), host_ms=(76.0, 8.0), check_passed=True)
 WHERE = changed(
     RUN,
     settings=RUN.settings | {"batch_size": "16"},
@@ -20,7 +21,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def card(shown=CLEAR, command=COMMAND, **values):
-    made = card_of(changed(shown, **values), WHERE, command)
+    made = card_of(judged_as(shown, **values), WHERE, command)
     assert made is not None
     return made
 

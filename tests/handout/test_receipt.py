@@ -30,8 +30,7 @@ def compared(lever, a, b, change, low, high, **values):
         low=low,
         high=high,
         history=(),
-        steps_per_s=(12.7, 47.6),
-        host_ms=(None, None),
+        sides={"steps_per_s": (12.7, 47.6)},
         verdict="…",
         failure=None,
     )

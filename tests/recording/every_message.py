@@ -78,7 +78,6 @@ def messages() -> list:
         scenes.compared(9),
         scenes.compared(scenes.PAIRS),
         session.Notice(text="gpudash is here"),
-        session.Verdict(text="pipelined=on is 12.0 % faster"),
         session.NewRow(),
         session.Playback(name="run.jsonl"),
         session.StragglerShown(straggler=STRAGGLER),

@@ -15,7 +15,7 @@ from gpudash.compare.ab import Question
 from gpudash.protocol.commands import Change, Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
-from gpudash.protocol.session import ComparisonShown, Verdict
+from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin
@@ -72,7 +72,7 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
         assert exported(log) == written(log)
     run_log = bodies(tmp_path / "whole.jsonl")
     kinds = set(map(type, run_log))
-    assert {Hello, Change, ComparisonShown, Verdict, BlocksEnded, Printed} <= kinds
+    assert {Hello, Change, ComparisonShown, BlocksEnded, Printed} <= kinds
     assert Progress not in kinds
     assert {"started", "changed", "paused"} <= {name for name, _ in turns(run_log)}
     late = bodies(tmp_path / "late.jsonl")

@@ -2,10 +2,12 @@
 
 import msgspec
 
+from gpudash.metrics import COMPARED
 from gpudash.protocol.session import ComparisonShown
 from tests.tui.fake_engine import training
 
 changed = msgspec.structs.replace
+SIDES = {"steps_per_s": (277.0, 295.0), "host_ms": (2.1, 2.2)}
 VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, control passed"
 
 
@@ -28,12 +30,17 @@ def compared(pairs=20, **values):
         low=low,
         high=high,
         history=history,
-        steps_per_s=(277.0, 295.0),
-        host_ms=(2.1, 2.2),
+        sides=SIDES,
         verdict=None,
         failure=None,
     )
-    return changed(shown, **values)
+    return judged_as(shown, **values)
+
+
+def judged_as(shown, **values):
+    """Change fields, and values of both sides by metric."""
+    sides = {name: values.pop(name) for name in COMPARED if name in values}
+    return changed(shown, sides=shown.sides | sides, **values)
 
 
 def comparing(pairs=20, **values):

@@ -6,7 +6,7 @@ import pytest
 from gpudash.protocol.commands import PROFILE_LIMIT_S, Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.readings import GpuMissing, OtherJobs
-from gpudash.protocol.session import ComparisonShown, NewRow, Notice, Verdict
+from gpudash.protocol.session import ComparisonShown, NewRow, Notice
 from gpudash.protocol.training import BlocksEnded, Hello, Lever, Note, Offered, Refused, Status
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Hang
@@ -548,8 +548,6 @@ def comparison(pairs=0, **values):
         pairs=pairs,
         planned_pairs=40,
         history=(),
-        steps_per_s=(None, None),
-        host_ms=(None, None),
         **(known | values),
     )
 
@@ -636,11 +634,11 @@ def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early):
     watched.feed(comparison(40))
     block(watched, 0, pipelined="on")
     if early:
-        watched.feed(Verdict(text=VERDICT))
-        assert watched.now().status.startswith("A/B: ")
+        watched.feed(comparison(40, verdict=VERDICT))
+        assert watched.now().status_line == "the A/B is over"
     home(watched, pipelined="off")
     if not early:
-        watched.feed(Verdict(text=VERDICT))
+        watched.feed(comparison(40, verdict=VERDICT))
     shown = watched.now()
     assert shown.status_line == f"training – {VERDICT}"
     (row,) = shown.results
@@ -698,7 +696,7 @@ def test_a_comparison_is_shown_through_a_restart_of_its_workload(workload, is_sh
 def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
     watched = Watched().trained()
     block(watched, 0, pipelined="on")
-    watched.feed(Verdict(text=VERDICT))
+    watched.feed(comparison(40, verdict=VERDICT))
     home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
     assert watched.now().status_line == f"training – {VERDICT}"
     block(watched, 1, pipelined="on")
@@ -767,7 +765,7 @@ def test_a_restart_within_blocks_ends_them():
     watched = Watched().trained()
     watched.feed(comparison(3))
     block(watched, 0, pipelined="on")
-    watched.feed(Verdict(text=VERDICT))
+    watched.feed(comparison(40, verdict=VERDICT))
     watched.feed(starting(watched.run.now_s, PLAN))
     shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
     assert shown.status == "training"

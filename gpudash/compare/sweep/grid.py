@@ -285,8 +285,10 @@ class Sweep(Experiment):
                 steps=outcome.steps,
                 samples=outcome.samples,
                 busy_s=outcome.busy_s,
-                host_ms=outcome.host_ms,
-                **{name: getattr(outcome, name) for name in READINGS},
+                host_ms=outcome.values.get("host_ms"),
+                gpu_util_pct=outcome.values.get("gpu_util_pct"),
+                cpu_pct=outcome.values.get("cpu_pct"),
+                core_wait_pct=outcome.values.get("core_wait_pct"),
             )
         elif cell not in self.failures:
             row = BlockRow(round=turn, cell=cell, failure=outcome.reason, failure_kind=outcome.kind)

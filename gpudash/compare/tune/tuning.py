@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpudash.compare.ab import rate
+from gpudash.compare.ab import sides_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.energy import of_blocks
 from gpudash.compare.experiment import Experiment, block_of
@@ -223,9 +223,7 @@ class Tuning(Experiment):
             low=found.low if found else None,
             high=found.high if found else None,
             history=(),
-            steps_per_s=(rate(a, "steps"), rate(b, "steps")),
-            samples_per_s=(rate(a, "samples"), rate(b, "samples")),
-            host_ms=(None, None),
+            sides=sides_of(a, b),
             core_wait_pct=self.core_wait_pct,
             energy=energy,
             why_no_energy=why_no_energy,

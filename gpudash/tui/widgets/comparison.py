@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
+from gpudash.handout.wording import figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from gpudash.tui.cells import Parts, fitted
@@ -202,16 +203,10 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
     names = [fmt.plain(value) for value in (shown.a, shown.b)]
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
     columns = []
-    for values, unit, before in (
-        (shown.steps_per_s, " steps/s", ""),
-        (shown.samples_per_s, " samples/s", ""),
-        (tuple(1000 / rate if rate else None for rate in shown.steps_per_s), " ms", "step "),
-        (shown.host_ms, " ms", "host "),
-    ):
+    for before, values, unit in figures(shown):
         texts = [_figure(value) for value in values]
-        if any(value is not None for value in values):
-            longest = max(map(len, texts))
-            columns.append([f"{before}{text:>{longest}}{unit}" for text in texts])
+        longest = max(map(len, texts))
+        columns.append([f"{before} {text:>{longest}} {unit}".lstrip() for text in texts])
     if not columns:
         return []
     return [

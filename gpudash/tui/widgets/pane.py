@@ -363,7 +363,7 @@ def _comparison_cells(
     if shown.verdict is None:
         return (what,), ()
     a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))
-    alone = bool(of_one_start(host_share(shown.host_ms, shown.steps_per_s)))
+    alone = bool(of_one_start(host_share(shown)))
     slower = ", slower" if shown.proven and (shown.change or 0.0) < 0 else ""
     keys = (
         *([cell(f"{now} is active", "strong", rank=1)] if active else ()),
