@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from tests.compare.recorded_grids import RecordedNoise, recorded
-from tests.compare.tunes import GRIDS, Grid, Noise, Simulation, Tuned, made_up
+from tests.compare.tunes import FIVE, GRIDS, SIX, Grid, Noise, Simulation, Tuned, made_up
 
 NOISES = {
     "1 %": Noise(0.01),
@@ -42,8 +42,26 @@ def main() -> None:
         found += judged(recording.grid(name), spread, noises)
         slowest = recording.grid(f"{name}, from its slowest setting", from_slowest=True)
         found += judged(slowest, spread, noises)
+    found += [
+        one for levers in (FIVE, SIX) for noise in ("1 %", "3 %") for one in of_three(levers, noise)
+    ]
     slower = sum(one.behind_start > 0.01 for one in found)
     print(f"\n{len(found)} tunes, of which {slower} ended more than 1 % slower than they began")
+
+
+def of_three(levers: Sequence[str], noise: str) -> list[Tuned]:
+    """Tune twelve made-up trainings in which the gain of a lever depends on two others."""
+    grids = [made_up(seed, levers, of_three=0.08) for seed in range(12)]
+    found = [Simulation(grid, seed, NOISES[noise]).run() for grid in grids for seed in range(4)]
+    good = sum(one.behind_best <= 0.02 for one in found)
+    tried = median(one.search.settings_tried for one in found)
+    settings = len(grids[0].settings())
+    print(
+        f"{len(levers)} levers with terms of three, {noise}: {good} of {len(found)} within 2 %, "
+        f"{tried:.0f} of {settings} settings tried",
+        flush=True,
+    )
+    return found
 
 
 def judged(grid: Grid, name: str, noises: Sequence[Noise | RecordedNoise]) -> list[Tuned]:

@@ -17,7 +17,7 @@ from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
 from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
-from gpudash.compare.tune.tuning import Tuning, change_of, worth_of
+from gpudash.compare.tune.tuning import Tuning, change_of, compiling, is_told, worth_of
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import EnergyFound
@@ -29,8 +29,10 @@ from workloads.levers import phrase
 from workloads.standard_levers import usable_cores
 from workloads.take_home import recipe
 
-ANSWER_S = 15.0
-"""How long the answer is waited for: it says what promises most."""
+ANSWER_S, ANSWER = 15.0, 0.25
+"""How long the answer is waited for, and as a part of the budget: it says what promises most."""
+LEAST_BUDGET = 0.5
+"""Part of the budget that is left in any case: a model may be found late."""
 PATIENCE_S = 120.0
 """Seconds to wait for a first step."""
 QUESTION = (
@@ -138,13 +140,17 @@ class Tune(Course):
                 self.failure = f"no step for {PATIENCE_S:.0f} s; gpudash doctor may tell why"
                 return
             yield False
-        until_s = news.snapshot.elapsed_s + ANSWER_S
+        began_s, budget_s = news.snapshot.elapsed_s, self._arguments.budget
+        until_s = began_s + min(ANSWER_S, ANSWER * budget_s)
         while self._is_unknown(until_s):
             yield False
         self.choice = self._choose(news.snapshot)
+        if any(one.compiles for one in self.choice.tunables) and not self._arguments.quiet:
+            complain(compiling(budget_s))
+        waited_s = news.snapshot.elapsed_s - began_s
         tuning = self.tuning = Tuning(
             self.choice.tunables,
-            Allowance(budget_s=self._arguments.budget),
+            Allowance(budget_s=max(budget_s - waited_s, LEAST_BUDGET * budget_s)),
             recall=self._recall,
             energy=self._arguments.energy,
         )
@@ -322,9 +328,12 @@ def lines(
 
 
 def _tried_lines(tried: Sequence[Tried]) -> Iterator[str]:
-    width = max(len(change_of(one)) for one in tried)
-    for one in tried:
+    told = [one for one in tried if is_told(one)]
+    width = max(len(change_of(one)) for one in told)
+    for one in told:
         yield f"  {change_of(one).ljust(width)}  {worth_of(one)}"
+    if others := len(tried) - len(told):
+        yield f"  and {others} combination{'s' * (others > 1)} of these, none of them faster"
 
 
 def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:

@@ -104,7 +104,7 @@ class AbControl:
     def tune(self, *, numerics: bool) -> str:
         from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
         from gpudash.compare.tune.tunable import choose  # noqa: PLC0415  # …
-        from gpudash.compare.tune.tuning import Tuning  # noqa: PLC0415  # …
+        from gpudash.compare.tune.tuning import Tuning, compiling  # noqa: PLC0415  # …
 
         run = self._run
         run.require("blocks")
@@ -124,7 +124,8 @@ class AbControl:
         tuning = Tuning(found.tunables, energy=run.engine.meters)
         run.asked_comparison = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)
-        return f"tries {levers} for {BUDGET_S:.0f} s at most; {key_for('compare')} ends it"
+        more = f"; {compiling(BUDGET_S)}" * any(one.compiles for one in found.tunables)
+        return f"tries {levers} for {BUDGET_S:.0f} s at most{more}; {key_for('compare')} ends it"
 
     @property
     def is_sure(self) -> bool:

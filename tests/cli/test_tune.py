@@ -1,5 +1,6 @@
 """`gpudash tune`: what it prints, saves and remembers, and how it ends."""
 
+import itertools
 import json
 import re
 import sys
@@ -18,6 +19,8 @@ from gpudash.cli.measure import Ended
 from gpudash.cli.tune_trial import ANSWER_S, Tune, TuneReport, conclude, document, lines, progress
 from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError
+from gpudash.protocol.answer import Answer
+from gpudash.protocol.training import Device
 from gpudash.snapshot import Snapshot
 from tests.cli.test_why import TRAIN
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
@@ -58,7 +61,7 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
 
 
 def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
-    news, asked = News(), Namespace(only="frozen_precision", numerics=False)
+    news, asked = News(), Namespace(only="frozen_precision", numerics=False, budget=60.0)
     begun = Tune(ScriptedSession(), news, asked)
     early = Snapshot(total_steps=1, levers_complete=False)
     late = msgspec.structs.replace(early, elapsed_s=2 * ANSWER_S)
@@ -85,10 +88,35 @@ def test_it_prints_what_was_tried_the_verdict_and_the_lines_of_pytorch():
     assert any("channels_last" in one and one.startswith("+") for one in printed[verdict:])
 
 
+def test_combinations_that_were_not_taken_are_counted_and_not_listed():
+    *_, others, verdict = itertools.takewhile(bool, lines(tuned()))
+    assert others == "  and 2 combinations of these, none of them faster"
+    assert verdict.endswith("; the best found of 6 settings tried")
+
+
+@pytest.mark.parametrize(("budget_s", "waits_s", "left_s"), [(60.0, 9.0, 51.0), (10.0, 9.0, 5.0)])
+def test_the_budget_begins_with_the_first_step(budget_s, waits_s, left_s):
+    news = News()
+    asked = Namespace(
+        only=None, numerics=True, fresh=True, energy=False, budget=budget_s, quiet=True
+    )
+    begun = Tune(ScriptedSession(), news, asked)
+    levers = tuple(one.lever for one in tuning("channels_last").tunables)
+    device = Device(kind="cuda", name="H100")
+    early = Snapshot(total_steps=1, levers_complete=False, levers=levers, device=device)
+    for snapshot in (early, msgspec.structs.replace(early, elapsed_s=waits_s)):
+        news.on_snapshot(snapshot)
+        assert not begun.is_over()
+    known = msgspec.structs.replace(early, elapsed_s=waits_s, levers_complete=True)
+    news.on_snapshot(msgspec.structs.replace(known, answer=Answer(limit="gpu", title="GPU-bound")))
+    assert not begun.is_over()
+    assert begun.tuning.allowance.budget_s == left_s
+
+
 def test_why_a_value_could_not_be_tried_is_said():
     refuses = {"bf16": "no bf16 here"}
     worker = Training(faster_in_nhwc, refuses=lambda one: refuses.get(one["precision"]))
-    assert any(one.endswith("bf16  no bf16 here") for one in lines(tuned(worker)))
+    assert re.search("bf16 +no bf16 here$", "\n".join(lines(tuned(worker))), re.MULTILINE)
 
 
 def test_a_document_has_the_best_the_verdict_and_what_was_tried():

@@ -5,7 +5,7 @@ What is between them is made up, with strong interactions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import product
+from itertools import combinations, product
 from math import exp, inf, pi, sin
 from random import Random
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ class Grid(NamedTuple):
     def start(self) -> Settings:
         return {name: self.known[name].lever.default for name in self.levers}
 
-    def settings(self):
+    def settings(self) -> list[Settings]:
         """Every setting."""
         values = (
             self.values.get(name)
@@ -171,10 +171,13 @@ def of_masks(settings):
     return loss + found * (0.965 if settings["compile"] == "on" else 1.0)
 
 
-def made_up(seed):
-    """Five levers with pairwise terms of up to a quarter, drawn at random."""
+FIVE = ("precision", "channels_last", "pipelined", "cuda_graph", "fused_optimizer")
+SIX = (*FIVE, "loss")
+
+
+def made_up(seed: int, levers: Sequence[str] = FIVE, of_three: float = 0.0) -> Grid:
+    """Levers with pairwise terms of up to a quarter, drawn at random; perhaps of three, too."""
     random = Random(seed)
-    levers = ("precision", "channels_last", "pipelined", "cuda_graph", "fused_optimizer")
     single = {
         (name, value): random.gauss(0.0, 0.12)
         for name in levers
@@ -182,11 +185,14 @@ def made_up(seed):
     }
     values = sorted(single)
     pair = {(a, b): random.gauss(0.0, 0.08) for a in values for b in values if a[0] < b[0]}
+    threes = (one for one in combinations(values, 3) if len({name for name, _ in one}) == 3)
+    triple = {one: random.gauss(0.0, of_three) for one in threes if of_three}
 
     def step_ms(settings):
         chosen = sorted(settings.items())
         found = sum(single[one] for one in chosen)
-        found += sum(pair[a, b] for a in chosen for b in chosen if a[0] < b[0])
+        found += sum(pair[two] for two in combinations(chosen, 2))
+        found += sum(triple[three] for three in combinations(chosen, 3) if of_three)
         return 8.0 * exp(found)
 
     return Grid(f"made up {seed}", levers, step_ms)

@@ -2,14 +2,16 @@
 
 Coordinate ascent: for each lever the leader races against the lever's other values, and the winner
 leads from then on. Levers interact: products of single gains miss by up to a third. So they are
-tried again under the new leader, until a pass changes nothing.
+tried again under the new leader, until a pass changes nothing; then combinations of two levers and
+more are, until one leads or the time is over.
 
 A leader is optimistic: of several that are about as fast, the one with the luckiest noise leads. So
 the result is only what a proof with fresh pairs against the start shows.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from math import prod
+from itertools import combinations, islice, product
+from math import fsum, log1p, prod
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -26,12 +28,16 @@ BUDGET_S = 60.0
 """Seconds of training, without what compiling takes."""
 PROOF = 0.25
 """Part of the budget that is at least kept for the proof, …"""
-CLEAR = 0.2
-"""… unless the races say that the leader is ahead of the start by so much: few pairs suffice."""
-LATE = 1.25
+CLEAR, CLEAR_PROOF = 0.2, 0.15
+"""… or the second, if the races say that the leader is ahead of the start by the first."""
+LATE = 1.1
 """A proof that is not sure yet may last until this multiple of the budget."""
 COMPILE = 2.0
 """What compiling may take in all, as a multiple of the budget."""
+AT_ONCE = 8
+"""Combinations of levers that race against each other."""
+MOST_COMBINATIONS = 1000
+"""Those of the fewest levers: no budget suffices for more."""
 FURTHER = 0.05
 """Where a number gains so much, the next ones in that direction are tried at once."""
 FEWEST_ROUNDS = 2
@@ -157,6 +163,12 @@ class Search:
         return tuple(self._tried.values())
 
     @property
+    def settings_tried(self) -> int:
+        """Settings that were measured, the start among them."""
+        measured = (key for key, one in self._tried.items() if one.change is not None)
+        return len({one for pair in measured for one in pair})
+
+    @property
     def pairs(self) -> int:
         return len(self._pairs)
 
@@ -204,7 +216,8 @@ class Search:
                     last = tunable
                 if self.failure is not None or self._ends:
                     return
-            if self.leader == before and self._goes_on and self._races == raced:
+            is_optimum = self.leader == before and self._goes_on and self._races == raced
+            if is_optimum and not (yield from self._leave_optimum()):
                 return
             self._goes_on = self.leader == before
 
@@ -219,11 +232,46 @@ class Search:
             led = self.leader
             # in the first pass a share as if all levers were to come: a later leader is better
             races = 2 + (waiting if self.passes > 1 else len(self._tunables))
-            yield from self._race(tunable, rivals, self._races_s() / races)
+            yield from self._race(
+                tunable.name, rivals, self._races_s() / races, short_runs=tunable.rebuilds
+            )
             won = self._tried.get(_keys((led, self.leader)))
             if won is None or tunable.lever.values or (won.change or 0.0) < FURTHER:
                 return
             last = None
+
+    def _leave_optimum(self) -> Generator[Round, RoundCosts, bool]:
+        """Race combinations of levers, as no single one is faster; return whether one leads."""
+        led, self._goes_on = self.leader, False
+        found = islice(self._combinations(), MOST_COMBINATIONS)
+        waiting = sorted(found, key=self._foreseen, reverse=True)
+        while waiting and self.leader == led and self.failure is None and self._races_s(PROOF) > 0:
+            rivals, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
+            yield from self._race(
+                "combinations", rivals, self._races_s(PROOF), short_runs=self._rebuilds(*rivals)
+            )
+        return self.leader != led
+
+    def _combinations(self) -> Iterator[Settings]:
+        """Yield settings that differ in two levers, in three …, without what compiles."""
+        for count in range(2, len(self._tunables) + 1):
+            for tunables in combinations(self._tunables.values(), count):
+                for values in product(*(one.others(self._value(one.name)) for one in tunables)):
+                    changed = dict(zip((one.name for one in tunables), values, strict=True))
+                    rival = self._changes(self.leader | changed)
+                    if self._may_race(rival) and not self._must_compile(rival):
+                        yield rival
+
+    def _foreseen(self, rival: Settings) -> float:
+        """Return the change as if levers did not interact, by what each has brought alone."""
+        alone = {}
+        for one in self.tried:
+            if len(one.changes) == 1 and one.change is not None:
+                ((name, value),) = one.changes.items()
+                alone[name, one.before[name], value] = log1p(one.change)
+                alone[name, value, one.before[name]] = -log1p(one.change)
+        moves = ((name, self._value(name), self._of(rival, name)) for name in self._tunables)
+        return fsum(alone.get(move, 0.0) for move in moves)
 
     def _rivals(self, tunable: Tunable, last: Tunable | None) -> Iterator[Settings]:
         name, leader = tunable.name, self.leader
@@ -257,13 +305,12 @@ class Search:
         return _OpenRace((self.leader, *rivals), Race(1 + len(rivals)))
 
     def _race(
-        self, tunable: Tunable, rivals: Sequence[Settings], allowed_s: float
+        self, what: str, rivals: Sequence[Settings], allowed_s: float, *, short_runs: bool
     ) -> Generator[Round, RoundCosts, None]:
         settings, race = self._enter(rivals)
         failures: dict[int, NoCost] = {}
         self._races += 1
-        began_s, rounds, self.racing = self.spent_s, race.rounds, tunable.name
-        short_runs = tunable.rebuilds
+        began_s, rounds, self.racing = self.spent_s, race.rounds, what
         while not race.is_over and race.rounds < rounds + MOST_ROUNDS:
             racing = tuple(race.left)
             self.left = tuple(settings[one] for one in racing)
@@ -375,16 +422,21 @@ class Search:
 
     # ── time ────────────────────────────────────────────────────────────────────────────
 
-    def _races_s(self) -> float:
-        """Leave out the seconds that are kept for the proof."""
+    def _races_s(self, kept: float = 0.0) -> float:
+        """Leave out the seconds that are kept for the proof; at least that part of the budget."""
+        budget_s = self._allowance.budget_s
         proof_s = 2 * (FEWEST_LARGE + 1) * self._block_s.get(self._is_rebuilt, 0.0)
-        if not self._is_clear:
-            proof_s = max(proof_s, PROOF * self._allowance.budget_s)
-        return self._allowance.budget_s - self.spent_s - proof_s
+        part = max(kept, CLEAR_PROOF if self._is_clear else PROOF)
+        return budget_s - self.spent_s - max(proof_s, part * budget_s)
 
     @property
     def _is_rebuilt(self) -> bool:
-        return any(self._tunables[name].rebuilds for name in self.leader)
+        return self._rebuilds(self.leader)
+
+    def _rebuilds(self, *settings: Settings) -> bool:
+        """Tell whether a change between these and the leader needs a rebuild."""
+        names = {name for one in (self.leader, *settings) for name in one}
+        return any(self._tunables[name].rebuilds for name in names)
 
     @property
     def _is_clear(self) -> bool:

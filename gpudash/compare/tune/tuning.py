@@ -16,6 +16,7 @@ from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sequential import estimate_so_far
 from gpudash.compare.tune.search import (
     ALLOWANCE,
+    COMPILE,
     Allowance,
     Cost,
     NoCost,
@@ -257,7 +258,7 @@ class Tuning(Experiment):
     def news(self) -> list[str]:
         new = self._search.tried[self._told :]
         self._told += len(new)
-        return [f"tune: {change_of(one)}: {worth_of(one)}" for one in new]
+        return [f"tune: {change_of(one)}: {worth_of(one)}" for one in new if is_told(one)]
 
     def ended(self, reason: str) -> str:
         if self.verdict is not None or not self.leader:
@@ -429,6 +430,8 @@ class Tuning(Experiment):
         said = self._search.verdict()
         if said is None and why_none is None:
             said = "nothing faster was found"
+        if said is not None and (tried := self._search.settings_tried) > 1:
+            said += f"; the best found of {tried} settings tried"
         if said is None:
             self.failure = why_none
         elif self.cores_were_short and not self._search.is_proven:
@@ -454,6 +457,15 @@ class Tuning(Experiment):
             pairs=search.pairs,
             spent_s=search.spent_s,
         )
+
+
+def compiling(budget_s: float) -> str:
+    return f"compiling comes on top of the {budget_s:.0f} s: at most {COMPILE * budget_s:.0f} s"
+
+
+def is_told(one: Tried) -> bool:
+    """Tell whether it is told by itself: not of a combination that was not taken."""
+    return one.taken or len(one.changes) == 1
 
 
 def change_of(one: Tried) -> str:
