@@ -1,7 +1,7 @@
 """Compare two values of a lever in one start of a training."""
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,13 +14,11 @@ from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.errors import Exit, UsageError
 from gpudash.format import change
 from gpudash.levers.known import OF_FROZEN
-from gpudash.offers import canonical, check_for_script, refusal
+from gpudash.offers import check_for_script, refusal
 from gpudash.protocol.training import SCRIPT, Lever
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence
-from workloads.levers import Lever as WorkloadLever
 from workloads.levers import find
-from workloads.nearest import not_valid
 
 
 class Start(NamedTuple):
@@ -73,12 +71,6 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
     )
 
 
-def _check_two(text: str, sides: Sequence[str]) -> None:
-    """Raise UsageError unless these are two values; they may be equal, for an A/A comparison."""
-    if len(sides) != 2:
-        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
-
-
 def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
     """Raise UsageError or LeverError before anything starts, as far as the levers are known."""
     moved = [] if arguments.lever is None else [arguments.lever.partition("=")[0]]
@@ -102,27 +94,54 @@ def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
 
 def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question | None:
     """Return None if the training says its levers only while it runs."""
-    question, text = of_instruments(arguments), arguments.lever
-    if training.levers is None:
-        if text is not None:
-            name, _, values = text.partition("=")
-            _check_two(text, values.split(","))
-            check_for_script(name, values.split(","))
-        return None
-    if text is None:
+    if training.levers is not None:
+        return question_of(arguments, training.levers)
+    of_instruments(arguments)
+    if arguments.lever is not None:
+        name, _, values = arguments.lever.partition("=")
+        _check_two(arguments.lever, values.split(","))
+        check_for_script(name, values.split(","))
+    return None
+
+
+def question_of(
+    arguments: argparse.Namespace, levers: Collection[Lever], *, of_script: bool = False
+) -> Question:
+    """Raise UsageError or LeverError for what cannot be compared here."""
+    question = of_instruments(arguments)
+    if arguments.lever is None:
         return question
-    lever, a, b = two_values(training.levers, text)
-    rebuilds = find(training.levers, lever).effect != "next step"
-    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
+    lever, a, b = two_values(levers, arguments.lever, of_script=of_script)
+    return replace(question, lever=lever.name, a=a, b=b, short_runs=lever.effect != "next step")
 
 
-def two_values(levers: Sequence[WorkloadLever], text: str) -> tuple[str, str, str]:
-    """Return lever, A and B of `NAME=A,B`. Raises UsageError or LeverError."""
-    name, _, values = text.partition("=")
-    lever = find(levers, name)
-    sides = compared_values("--lever", text, lever, values)
-    _check_two(text, sides)
-    return name, sides[0], sides[1]
+def two_values(
+    levers: Collection[Lever], text: str, *, of_script: bool = False
+) -> tuple[Lever, str, str]:
+    """Return lever, A and B of `NAME=A,B`: equal for an A/A comparison of a workload."""
+    name, _, listed = text.partition("=")
+    values = listed.split(",")
+    known = {one.name for one in levers}
+    movable = [one for one in levers if one.refusal is None]
+    if (why := refusal(name, levers)) is not None and name in {*known, *OF_FROZEN}:
+        raise UsageError(f"lever {name} cannot be moved here: {why}")
+    lever = find(movable, name)
+    for value, why in lever.impossible:
+        if value in values:
+            raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
+    if of_script:
+        values = [lever.default if one == SCRIPT else one for one in values]
+    values = compared_values("--lever", text, lever, values)
+    _check_two(text, values)
+    a, b = values
+    if of_script and a == b:
+        raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")
+    return lever, a, b
+
+
+def _check_two(text: str, values: Collection[str]) -> None:
+    if len(values) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
 
 
 class _Comparing(Course):
@@ -143,7 +162,8 @@ class _Comparing(Course):
     def stages(self) -> Iterator[bool]:
         while not (self._known or self.has_levers):
             yield False
-        question = self._known or _question_of(self._arguments, self.news.snapshot.levers)
+        levers = self.news.snapshot.levers
+        question = self._known or question_of(self._arguments, levers, of_script=True)
         comparison = self.comparison = Comparison(self._start.asks(question))
         self.session.conduct(comparison)
         while not comparison.done:
@@ -151,35 +171,6 @@ class _Comparing(Course):
 
     def line(self, snapshot: Snapshot) -> str:
         return self._start.line(snapshot)
-
-
-def _question_of(arguments: argparse.Namespace, offers: Iterable[Lever]) -> Question:
-    """Raise UsageError or LeverError if the lever cannot be moved."""
-    question = of_instruments(arguments)
-    if arguments.no_instruments:
-        return question
-    lever, a, b, rebuilds = _sides(arguments.lever, {offer.name: offer for offer in offers})
-    return replace(question, lever=lever, a=a, b=b, short_runs=rebuilds)
-
-
-def _sides(text: str, offers: dict[str, Lever]) -> tuple[str, str, str, bool]:
-    """Return lever, A, B, and whether each value needs a short run of its own."""
-    name, _, values = text.partition("=")
-    if name not in offers and name not in OF_FROZEN:
-        movable = [offer.name for offer in offers.values() if offer.refusal is None]
-        raise UsageError(not_valid("lever", name, movable))
-    if (why := refusal(name, offers.values())) is not None:
-        raise UsageError(f"lever {name} cannot be moved here: {why}")
-    offer = offers[name]
-    for value, why in offer.impossible:
-        if value in values.split(","):
-            raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
-    a, b = (
-        offer.default if value == SCRIPT else canonical(offer, value) for value in values.split(",")
-    )
-    if a == b:
-        raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")
-    return name, a, b, offer.effect != "next step"
 
 
 def missing(trial: Trial, start: Start) -> int | None:

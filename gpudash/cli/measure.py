@@ -20,13 +20,14 @@ from gpudash.cli.user_training import UserTraining, plan_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Failed
+from gpudash.protocol.training import Failed, Lever
+from gpudash.reference_levers import record_of
 from gpudash.run.guarded import Guarded
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.snapshot import ENDED, Snapshot, silence
 from workloads import find_workload
-from workloads.levers import Lever, LeverError, find
+from workloads.levers import LeverError, find
 
 PATIENCE_S = 60.0
 """Seconds to wait for a step."""
@@ -126,7 +127,9 @@ class AskedTraining(NamedTuple):
     @property
     def levers(self) -> tuple[Lever, ...] | None:
         """None: a command has to train before its levers are known."""
-        return find_workload(self.plan.workload).levers if self.command is None else None
+        if self.command is not None:
+            return None
+        return tuple(map(record_of, find_workload(self.plan.workload).levers))
 
 
 def training_of(

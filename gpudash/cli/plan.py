@@ -6,10 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.stdout import passing
 from gpudash.errors import UsageError
+from gpudash.offers import canonical
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
+from gpudash.protocol.training import Lever
 from workloads import CATALOGUE, Entry, add
-from workloads.levers import AUTO, Lever, find
+from workloads.levers import AUTO, find
 from workloads.needs import check
 from workloads.standard_levers import PROCESSES
 
@@ -95,9 +97,9 @@ def entry_of(name: str) -> Entry:
         return find(name)
 
 
-def compared_values(option: str, text: str, lever: Lever, values: str) -> list[str]:
+def compared_values(option: str, text: str, lever: Lever, values: Iterable[str]) -> list[str]:
     """Raise LeverError, or UsageError for `auto`, which might be equal to another value."""
-    found = [lever.canonical(value) for value in values.split(",")]
+    found = [canonical(lever, value) for value in values]
     if AUTO in found:
         raise UsageError(
             f"{option} {text} is not valid: {AUTO} stands for another value, name that"

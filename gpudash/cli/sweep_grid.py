@@ -14,6 +14,7 @@ from gpudash.errors import UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
+from gpudash.reference_levers import record_of
 from gpudash.run import child
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
@@ -120,7 +121,8 @@ def _axes(texts: Sequence[str], entry: Entry | None = None) -> dict[str, list[st
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
         axes[name] = values.split(",")
         if entry is not None:
-            axes[name] = compared_values("--vary", text, find(entry.levers, name), values)
+            lever = record_of(find(entry.levers, name))
+            axes[name] = compared_values("--vary", text, lever, axes[name])
         for value in axes[name]:
             if axes[name].count(value) > 1:
                 raise UsageError(f"--vary {text} names {value} twice; valid: each value once")

@@ -17,13 +17,13 @@ from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Sweep
 from gpudash.errors import Exit, RecordingError
+from gpudash.protocol.training import Lever
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
-from workloads.levers import Lever
 
 BAR_WIDTH = 20
 SWITCHES = {

@@ -12,6 +12,7 @@ from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
 from gpudash.handout.wording import result_text, verdict_text
 from gpudash.protocol.commands import Plan
+from gpudash.reference_levers import reference_levers
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import FakeEngine, result, settings, training
 from tests.tui.test_run import ask, running
@@ -145,7 +146,8 @@ def asked_by(command):
     verb, arguments = parse(words)
     assert (program, verb.name) == ("gpudash", "ab")
     plan = make_plan(arguments)
-    return plan, two_values(CATALOGUE[plan.workload].levers, arguments.lever), arguments.pairs
+    lever, a, b = two_values(reference_levers(plan.workload, {}), arguments.lever)
+    return plan, (lever.name, a, b), arguments.pairs
 
 
 def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
