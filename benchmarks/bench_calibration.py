@@ -28,7 +28,7 @@ from gpudash.protocol.commands import Block, Blocks, Command, Plan, Stop
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Device, State, TrainingProcess
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from gpudash.worker.__main__ import ready
 from gpudash.worker.loop import Loop
 from workloads import CATALOGUE, Entry

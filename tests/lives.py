@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Aside, Failed, State
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 
 
 def turn(state: State, before: State | None) -> str:

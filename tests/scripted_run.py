@@ -16,7 +16,7 @@ from gpudash.protocol.training import (
     Step,
     TrainingProcess,
 )
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from tests.lives import Next, in_process
 
 FIELDS = GpuReading.__struct_fields__

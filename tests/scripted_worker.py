@@ -12,7 +12,7 @@ from gpudash.instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from gpudash.protocol.commands import Blocks, Change, Pause, Profile, Rehearse, Resume
 from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Step
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from gpudash.statistics import total
 from gpudash.training.block_queue import BlockQueue
 from tests.scripted_run import BEGAN_S, started

@@ -29,7 +29,13 @@ def start(rank: int, kind: str = "cuda", world_size: int = 4) -> State:
         world_size=world_size,
     )
     return State(
-        at_s=0.0, phase="training", process=process, workload="train.py", warmup_steps=5, worker=1
+        at_s=0.0,
+        phase="training",
+        process=process,
+        workload="train.py",
+        warmup_steps=5,
+        worker=1,
+        turns=("starts",),
     )
 
 

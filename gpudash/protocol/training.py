@@ -101,6 +101,11 @@ LifePhase: TypeAlias = Literal[
 """`finished`: the planned steps or time are reached, a Stop was obeyed, or a script has ended.
 `stopped`: ended as requested, by gpudash or by a script's Ctrl-C. `parted`: the process has ended,
 its command runs on."""
+Turn: TypeAlias = Literal["starts", "replaces", "changes", "pauses", "blocks", "fails"]
+"""`starts`: another process of this rank trains, or the first one; `replaces`: it has another pid
+than the one before. `changes`: of settings, within a process. `pauses`: it pauses, or does
+something else than before instead of steps. `blocks`: a run of blocks begins, or is over. `fails`:
+in another way than before."""
 Aside: TypeAlias = Literal["asked", "evaluation", "checkpoint", "profile", "idle"]
 """`idle`: no cell of a notebook trains."""
 
@@ -124,8 +129,7 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     `process` on the wire; the session's normaliser completes it from the state before.
 
     Two things change in a life: what the process does (`phase`, `why`), and the settings with which
-    it trains (`segment` and the fields after it). Who needs a change itself compares with the state
-    before: another `worker`, another `segment`, another `phase`.
+    it trains (`segment` and the fields after it).
     """
 
     at_s: float
@@ -175,13 +179,17 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     session. 0: none, or not set yet."""
     since_s: float = 0.0
     """Begin of `phase`; set by the session."""
+    turns: tuple[Turn, ...] = ()
+    """What has just happened: how this differs from the state before; set by the session."""
+    stood: tuple[Aside, float] | None = None
+    """Why the process stood still until now, and since when; None if it did not. Set likewise."""
 
     def starts_after(self, before: "State | None") -> bool:
-        """Return whether another process trains than in the state before, if there is one."""
+        """Return whether `starts` is what follows from the state before."""
         return self.process is not None and (before is None or self.worker != before.worker)
 
     def changed_from(self, before: "State | None") -> bool:
-        """Return whether the process has changed its settings since the state before."""
+        """Return whether `changes` is."""
         return (
             not self.starts_after(before) and before is not None and self.segment > before.segment
         )

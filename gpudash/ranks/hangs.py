@@ -119,16 +119,15 @@ class Hangs:
                 rank.stack = _rank_stack(number, rank, body)
 
     def _turn(self, rank: _Rank, number: int, state: State) -> None:
-        before, rank.state = rank.state, state
+        rank.state = state
         if state.phase == "parted":
             rank.stack = RankStack(rank=number, doing="has ended")
         if state.phase == "training":
             self._note_progress(state.at_s)
-        if state.process is not None and state.starts_after(before):
+        if {"starts", "changes"} & {*state.turns}:
             self._usual_s = None
+        if state.process is not None and "starts" in state.turns:
             self._forget_from(state.process.world_size)
-        elif state.changed_from(before):
-            self._usual_s = None
 
     def _forget_from(self, world_size: int) -> None:
         left = self._ranks.items()

@@ -46,9 +46,9 @@ class Rank:
                 self._hold(body)
 
     def _turn(self, state: State) -> None:
-        before, self.state = self.state, state
-        if state.process is not None and state.starts_after(before):
-            self._restarts += before.process is not None and before.process.pid != state.process.pid
+        self.state = state
+        self._restarts += "replaces" in state.turns
+        if state.process is not None and "starts" in state.turns:
             self._begin(state.process.ready_s)
         if state.phase == "training":
             self.busy_since_s = max(self.busy_since_s, state.since_s)

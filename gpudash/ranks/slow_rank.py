@@ -61,7 +61,6 @@ class Stragglers:
 
     def _forget(self) -> None:
         self._readings = Readings()
-        self._states: dict[int, State] = {}
         self._on_gpu = False
         self._begin()
 
@@ -77,8 +76,7 @@ class Stragglers:
             case State(phase="starting"):  # other processes
                 self._forget()
             case State():
-                before, self._states[rank] = self._states.get(rank), body
-                if body.process is not None and body.starts_after(before):
+                if body.process is not None and "starts" in body.turns:
                     self._begin()  # all ranks restart, or one has joined
                     self._on_gpu = body.process.device.kind == "cuda"
                     self._readings.train(rank, body.process.device.uuid)

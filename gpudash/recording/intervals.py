@@ -108,7 +108,6 @@ class Intervals:
         self._last_finish_s = -inf  # or the time when the worker was ready
         self._breaks: list[tuple[float, float]] = []  # from, to: times without training
         self._stopped_s = -inf  # training stopped then; infinite while it runs
-        self._state: State | None = None
         self._pausing: State | None = None  # a pause whose last step is not finished yet
         self._last_segment = 0
         self._gpus: dict[str, GpuTrack] = {}
@@ -142,20 +141,18 @@ class Intervals:
         return rows
 
     def _turn(self, state: State) -> None:
-        before, self._state = self._state, state
-        if state.process is not None and state.starts_after(before):
+        if state.process is not None and "starts" in state.turns:
             self._start(state, state.process.ready_s)
-        elif state.changed_from(before):
+        elif "changes" in state.turns:
             self._change(state.segment, state.settings, state.after_step, state.at_s)
-        was_paused = before is not None and before.phase == "paused"
         if state.phase in ("finished", "failed"):
             ended_s = max(state.trained_until_s or state.at_s, self._last_finish_s)
             self._stopped_s = min(self._stopped_s, ended_s)
-        elif state.phase == "paused" and not was_paused:
+        elif state.stood is not None and state.phase == "training":
+            self._go_on(state.at_s)
+        elif state.stood is None and "pauses" in state.turns:
             self._pausing = state
             self._pause()
-        elif state.phase == "training" and was_paused:
-            self._go_on(state.at_s)
 
     def _start(self, state: State, ready_s: float) -> None:
         self._ranks.take(0, state)

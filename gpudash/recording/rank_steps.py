@@ -92,8 +92,6 @@ class _RankTrack:
         self._reports: deque[Progress] = deque()  # for values that are not a step's
         self._readings: list[HostReading] = []
         self._losses: deque[tuple[int, int, float]] = deque()  # (process, step, loss)
-        self._state: State | None = None
-        self._pid: int | None = None
         self._newest = 0  # step number of its process; a time could change with the clock
         self._started = -1  # number of the newest process
         self._begin(-1)
@@ -122,14 +120,11 @@ class _RankTrack:
                 self._take_values(message)
 
     def _turn(self, state: State) -> None:
-        before, self._state = self._state, state
-        process = state.process
-        if process is not None and state.starts_after(before):
-            self._gpu_uuid = process.device.uuid
+        if state.process is not None and "starts" in state.turns:
+            self._gpu_uuid = state.process.device.uuid
             self._started += 1
-            if process.pid != self._pid or not self._rank:  # what rank 0 says comes once
+            if "replaces" in state.turns or not self._rank:  # what rank 0 says comes once
                 self._newest = 0
-            self._pid = process.pid
 
     def _take_steps(self, report: Progress) -> None:
         new = [step for step in in_order(report) if step.step > self._newest]

@@ -12,8 +12,8 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Hello, Progress
+from gpudash.ranks.normalise import Normaliser
 from gpudash.ranks.slow_rank import Stragglers
-from gpudash.run.normalise import Normaliser
 from gpudash.snapshot import Hang, Snapshot
 from gpudash.trace.summary import Summary
 from gpudash.views.live import LiveView

@@ -20,11 +20,11 @@ from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import Playback, StragglerShown
 from gpudash.protocol.training import Hello, Progress, State
+from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.csv_reader import log_of
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader
 from gpudash.recording.unfold import unfold
-from gpudash.run.normalise import Normaliser
 from gpudash.run.source import Source
 from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView

@@ -82,7 +82,6 @@ class _FoldToEnd(Fold):
         super().__init__(NOTHING, began_s)
         self.at_end = False
         self.process: TrainingProcess | None = None
-        self._state: State | None = None
         self.failures: list[Failure] = []
         self.notices: list[str] = []
         self._began_s = began_s
@@ -120,10 +119,9 @@ class _FoldToEnd(Fold):
     def _keep(self, item: object) -> None:
         match item:
             case State():
-                before, self._state = self._state, item
                 self.process = item.process or self.process
                 failed = item.failure
-                if failed is not None and (before is None or before.failure != failed):
+                if failed is not None and "fails" in item.turns:
                     at_s = item.at_s - self._began_s
                     failure = Failure(at_s=at_s, kind=failed.kind, sentence=failed.sentence)
                     self.failures.append(failure)

@@ -225,13 +225,13 @@ class SessionThread:
             self._sinks.write(self._intervals.fold(item))
 
     def _turn(self, state: State) -> None:
-        before, self._state = self._state, state
-        if state.process is not None and state.starts_after(before):
+        self._state = state
+        if state.process is not None and "starts" in state.turns:
             if self._intervals is None and "record" in self._can:
                 ready_s = state.process.ready_s
                 self._intervals = Intervals(ready_s, self._interval_s, self._rank_tracks)
             self._log([note.text for note in state.notes])
-        if state.failure is not None and state.failure != before.failure:
+        if state.failure is not None and "fails" in state.turns:
             self._notify_failure(state.failure)
 
     def _send_blocks(self, run: int, blocks: tuple[Block, ...]) -> None:

@@ -45,7 +45,7 @@ class BatchedSteps(DeclaredSteps):
         self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.fetches(self._feeds.loader_id(iterator)):
             self._turn_aside()
-        elif self._asides.why is not None or not (self._is_within or self._has_waited):
+        elif self._asides.why is not None:
             self._restart()
         self._enter("waits")
         self._asked_s = time.monotonic()

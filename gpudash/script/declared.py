@@ -4,12 +4,11 @@ import time
 from operator import index
 from threading import get_ident
 
-from ..instrument.collectives import BytesMoved
 from ..instrument.guard import event
 from .ends import EndedSteps
 from .explicit import Count
 from .step_counts import StepCounts
-from .steps import NOBODY, nothing
+from .steps import NOBODY
 
 
 class DeclaredSteps(EndedSteps):
@@ -31,14 +30,11 @@ class DeclaredSteps(EndedSteps):
             self._declare()
         self._optimizer_depth = self._backward_depth = 0  # an exception may have left these above 0
         if self._asides.why is not None:
+            if not self._has_waited:
+                self._restart(self._held)
             self._observer.aside(None)
         self._asides.trains()
-        if not self._has_waited:
-            self._tally.calls = self._tally.backwards = 0
-            self._tally.data_s, self._tally.moved, self._tally.borders = 0.0, BytesMoved(), []
-            self._retime()
-        else:
-            self._enter("begins")
+        self._enter("begins")
         if self.clock is None:
             now_s, waited_s = time.monotonic(), self._tally.data_s
             self.first_began_s = min(now_s - waited_s, self._asked_s) if waited_s else now_s
@@ -56,7 +52,7 @@ class DeclaredSteps(EndedSteps):
             self._close(_whole(samples), _whole(tokens))
         else:
             self._asides.border()
-            self._tally, self._mark = StepCounts(), nothing
+            self._tally = StepCounts()
         return False
 
     def _declare(self) -> None:
@@ -66,11 +62,6 @@ class DeclaredSteps(EndedSteps):
         self._stop_skipping()
         self._tally = self._tally.of_batches() if self._has_waited else StepCounts()
         self._findings.is_news = True
-
-    @property
-    def _is_within(self) -> bool:
-        """Without declared steps, everything may be part of a step."""
-        return self._depth > 0 or self._boundaries.state != "declared"
 
     @property
     def _has_waited(self) -> bool:

@@ -32,12 +32,13 @@ def end(samples: Count = None, tokens: Count = None, *, counts: bool = True) -> 
 
 
 class step:  # noqa: N801  # reads as `gpudash.step()`
-    """One training step, measured from the begin of the block to its end, on the device.
+    """One training step, measured on the device, from the end of the block before to its own end.
 
-    `samples` and `tokens` are what the step trains on, if known. They can also be set inside the
-    block. Without them, samples and tokens are counted from the batches. Of nested steps the
-    outermost counts. A step left by an exception does not count. Without `gpudash run` this does
-    nothing.
+    What lies between two blocks is own code of the second one's step, unless it is an evaluation, a
+    checkpoint or a pause. `samples` and `tokens` are what the step trains on, if known. They can
+    also be set inside the block. Without them, samples and tokens are counted from the batches. Of
+    nested steps the outermost counts. A step left by an exception does not count, and its time is
+    the next one's. Without `gpudash run` this does nothing.
     """
 
     __slots__ = ("samples", "tokens")

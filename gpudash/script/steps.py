@@ -224,7 +224,7 @@ class Steps:
         self._mark, self._is_plain = nothing, True
         if skips:
             self._count()
-        elif self._boundaries.state != "declared":
+        else:
             self._look_due_s = time.monotonic() + self._look_after_s()
             if self.mode.is_timed:
                 assert self.clock is not None

@@ -165,15 +165,15 @@ class RecordingWriter(Sink):
             self._answer = event.answer or self._answer
         if not isinstance(event, State):
             return
-        before, self._state = self._state, event
-        process, failed = event.process, event.failure
-        if process is not None and event.starts_after(before):
+        self._state, process, failed = event, event.process, event.failure
+        is_first = self._metadata.device is None  # of a recording that was begun late
+        if process is not None and (is_first or "starts" in event.turns):
             seed = None
             with suppress(KeyError, ValueError):  # in a log of another origin
                 seed = int(event.settings["seed"])
             versions = self._metadata.versions | process.versions
             self._describe(device=process.device, seed=seed, versions=versions)
-        if failed is not None and (before is None or before.failure != failed):
+        if failed is not None and "fails" in event.turns:
             at_s = round(event.at_s - self._origin.began_s, 3)
             failure = Failure(at_s=at_s, kind=failed.kind, sentence=failed.sentence)
             self._describe(failures=(*self._metadata.failures, failure)[: provenance.MOST_LISTED])

@@ -131,12 +131,11 @@ class LiveView:
         self._plan(plan)
 
     def take(self, envelope: Envelope) -> None:
-        before = self._state
         self.ranks.take(envelope)
         if not envelope.rank:
-            self._fold(envelope.body, before)
+            self._fold(envelope.body)
 
-    def _fold(self, item: Event | Reading, before: State) -> None:
+    def _fold(self, item: Event | Reading) -> None:
         for answered in getattr(item, "answers", ()):
             self._requests.pop(answered, None)
         match item:
@@ -149,7 +148,7 @@ class LiveView:
             case OtherJobs():
                 self._other_jobs = item
             case State():
-                self._turn(item, before)
+                self._turn(item)
             case Refused():
                 self._refuse(item)
             case Playback():
@@ -342,35 +341,33 @@ class LiveView:
     def _ended_s(self) -> float | None:
         return self._state.since_s if self._state.phase in ENDED else None
 
-    def _turn(self, state: State, before: State) -> None:
+    def _turn(self, state: State) -> None:
         if state.phase == "starting":
             self._restart(state)
             return
-        if state.starts_after(before):
-            self._start(state, before)
-        elif state.changed_from(before):
-            self._change(state, before)
+        if "starts" in state.turns:
+            self._start(state)
+        elif "changes" in state.turns:
+            self._change(state)
         if state.phase in ENDED:
             self._end(state)
-        elif (state.phase, state.why) != (before.phase, before.why):
-            self._pause_or_resume(state, before)
-
-    def _pause_or_resume(self, state: State, before: State) -> None:
-        if state.why == "asked":
+        elif "pauses" in state.turns and state.why == "asked":
             self._mark("asked", state.at_s, "paused")
             self._notice = ""
-        if before.phase != "paused" or state.phase != "training" or state.starts_after(before):
-            return
-        if before.why == "asked":
+        elif state.stood is not None and state.phase == "training":
+            self._resume(state, *state.stood)
+
+    def _resume(self, state: State, why: Aside, since_s: float) -> None:
+        if why == "asked":
             self._mark("asked", state.at_s, "resumed")
             self._notice, self._known.steps_since_break = "", 0
-        elif before.why is not None and state.at_s - before.since_s >= MARKED_S:
-            self._mark(before.why, before.since_s, before.why, state.at_s - before.since_s)
+        elif state.at_s - since_s >= MARKED_S:
+            self._mark(why, since_s, why, state.at_s - since_s)
 
-    def _start(self, state: State, before: State) -> None:
+    def _start(self, state: State) -> None:
         known, process = self._known, state.process
         assert process is not None, "it has started"
-        if before.process is not None and before.process.pid != process.pid:
+        if "replaces" in state.turns:
             self._mark(
                 "restart", process.ready_s, "restart"
             )  # torchrun restarts all ranks if one fails
@@ -386,12 +383,12 @@ class LiveView:
         if self._in_blocks:
             self._begin_blocks(state)
 
-    def _change(self, state: State, before: State) -> None:
+    def _change(self, state: State) -> None:
         self._leave_block(state.at_s)
         self._known.steps_since_break = 0
         if not self._in_blocks:
-            self._enter(state, before)
-        elif before.run is None:
+            self._enter(state)
+        elif "blocks" in state.turns:
             self._begin_blocks(state)
         else:
             self._enter_block(state)
@@ -413,12 +410,12 @@ class LiveView:
         if self._blocks and self._blocks[-1].end_s is None:
             self._blocks[-1] = replace(self._blocks[-1], end_s=at_s - self._began_s)
 
-    def _enter(self, state: State, before: State) -> None:
+    def _enter(self, state: State) -> None:
         self._known.notes, self._known.requested = _texts(state.notes), state.requested
         changes = state.changes
         if state.answers:
             self._notice = ""
-        if before.run is not None:  # the worker's changes are those since the last block
+        if "blocks" in state.turns:  # the worker's changes are those since the last block
             changes = {k: v for k, v in state.settings.items() if v != self._known.settings.get(k)}
             if not changes:
                 self._mark("blocks", state.at_s, f"end of {SLOWING if self._is_slowing else AB}")

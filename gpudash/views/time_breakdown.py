@@ -66,7 +66,6 @@ class TimeAccount:
 
     def __init__(self) -> None:
         self._stretches: list[tuple[float, float, Why]] = []  # from, to
-        self._state: State | None = None
         self._end_s: float | None = None  # of the newest step, or the worker's start
         self._spent_s: dict[str, float] = asdict(TimeBreakdown())
         self._unshared_s = 0.0  # in steps since the newest measured ones
@@ -97,15 +96,16 @@ class TimeAccount:
         return self.account()
 
     def _turn(self, state: State) -> None:
-        before, self._state = self._state, state
         until_s = state.trained_until_s or state.at_s
-        if before is None or state.starts_after(before) or state.phase == "starting":
+        if "starts" in state.turns:
             self._start(state)
             return
-        if state.changed_from(before):
+        if "changes" in state.turns:
             self._stretches.append((state.at_s - state.took_ms / 1e3, state.at_s, "switching"))
-        if before.phase == "paused" and state.since_s > before.since_s:
-            self._stretches.append((before.since_s, until_s, _why(before)))
+        if state.stood is not None:
+            why, since_s = state.stood
+            part: Why = "paused" if why == "asked" or why == "idle" else why  # noqa: PLR1714  # narrows
+            self._stretches.append((since_s, until_s, part))
         if state.phase in ENDED:
             self._finish(until_s)
 
@@ -179,14 +179,6 @@ class TimeAccount:
                 left = [(from_s, to_s) for from_s, to_s in (*before, *after) if from_s < to_s]
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
         self._book(unattributed_s=_length_s(left))
-
-
-def _why(state: State) -> Why:
-    match state.why:
-        case None | "asked" | "idle":
-            return "paused"
-        case why:
-            return why
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, MeasuredBlock, NotRun
 from gpudash.protocol.commands import Block, Blocks, Change
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Timed
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker

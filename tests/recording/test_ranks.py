@@ -204,7 +204,8 @@ def test_no_step_is_lost_when_a_nodes_clock_is_corrected():
 
 def test_a_process_that_follows_another_begins_at_its_first_step():
     messages, again = two_ranks(), Trainer(BEGAN_S + 1.0)
-    begun = msgspec.structs.replace(in_process(started(1, again), pid=43), worker=2)
+    follows = {"worker": 2, "turns": ("starts", "replaces")}
+    begun = msgspec.structs.replace(in_process(started(1, again), pid=43), **follows)
     rows = rows_of([*messages, (1, begun), *((1, one) for one in again.steps(5))], BEGAN_S + 1.5)
     assert [row.ranks[1].steps for row in rows] == [10, 10, 5]
 

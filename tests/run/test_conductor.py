@@ -7,8 +7,8 @@ import pytest
 from gpudash.compare.ab import Comparison
 from gpudash.protocol.commands import Blocks
 from gpudash.protocol.session import ComparisonShown, Notice
+from gpudash.ranks.normalise import Normaliser
 from gpudash.run.conductor import Conductor
-from gpudash.run.normalise import Normaliser
 from tests.compare.test_ab import faster, pipelined, unsteady
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.scripted_worker import Worker

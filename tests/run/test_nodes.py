@@ -26,6 +26,7 @@ from gpudash.protocol.training import (
     Timed,
     TrainingProcess,
 )
+from gpudash.ranks.normalise import Normaliser
 from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.node_protocol import (
     Challenge,
@@ -39,7 +40,6 @@ from gpudash.run.node_protocol import (
     own_line,
 )
 from gpudash.run.nodes import MOST_STRANGERS, Nodes
-from gpudash.run.normalise import Normaliser
 from tests.lives import in_process, said
 from tests.run.listening import TOKEN, Listening
 

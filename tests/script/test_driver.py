@@ -17,8 +17,8 @@ from gpudash.protocol.commands import (
     Slow,
 )
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, Timed
+from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.intervals import Intervals
-from gpudash.run.normalise import Normaliser
 from gpudash.script import driver as driver_module
 from tests import waiting
 from tests.answers import blocks

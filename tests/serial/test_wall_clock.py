@@ -13,7 +13,7 @@ import pytest
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Resume
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Timed
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 from tests.scripted_run import started
 from tests.worker.in_process import FakeEntry, Run

@@ -4,8 +4,6 @@ import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from gpudash.cli.main import main
 from gpudash.protocol.answer import Answer, AnswerShown
 from gpudash.protocol.envelope import Envelope
@@ -13,7 +11,7 @@ from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LogLines, Origin, line_of
 from gpudash.recording.rank_steps import Burst
-from tests.lives import changed, said
+from tests.lives import Narrator, changed, said
 from tests.recording.test_csv_format import interval
 from tests.scripted_run import BEGAN_S, gpu, started
 
@@ -68,8 +66,9 @@ def reading() -> Envelope:
 
 def told() -> list[Envelope | Interval]:
     """A run: it starts, gets an answer, and changes a lever after two of four rows."""
-    first = replace(started(BEGAN_S), worker=1)
-    change = changed(BEGAN_S + 1, changes={"precision": "bf16"}).after(first)
+    narrator = Narrator()
+    first = narrator.tell(started(BEGAN_S))
+    change = narrator.tell(changed(BEGAN_S + 1, changes={"precision": "bf16"}))
     begun, turned = said(first, at_s=BEGAN_S), said(change, at_s=BEGAN_S + 1)
     return [begun, reading(), row(0), answer(), row(1), turned, row(2), row(3)]
 

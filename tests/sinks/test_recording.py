@@ -239,7 +239,7 @@ def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
 
 
 def out_of_memory(at_s):
-    return failed(at_s, "out of memory with batch_size=64", "out_of_memory")
+    return failed(at_s, "out of memory with batch_size=64", "out_of_memory", turns=("fails",))
 
 
 def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from gpudash.errors import ExistsError
 from gpudash.sinks.trace import TraceFile
-from tests.lives import paused, resumed, said
+from tests.lives import Narrator, paused, resumed, said
 from tests.scripted_run import BEGAN_S, started
 from tests.sinks.exporting import ORIGIN, answer, exported, h200, recorded, row, told
 
@@ -63,8 +63,10 @@ def test_each_number_of_a_row_is_a_counter_track_with_its_unit(tmp_path: Path) -
 
 def test_lever_changes_limits_and_pauses_are_marked(tmp_path: Path) -> None:
     training = told()
-    evaluates = paused(BEGAN_S + 2, "evaluation", since_s=BEGAN_S + 2).after(training[5].body)
-    goes_on = resumed(BEGAN_S + 5).after(evaluates)
+    narrator = Narrator()
+    narrator.tell(training[5].body)
+    evaluates = narrator.tell(paused(BEGAN_S + 2, "evaluation", since_s=BEGAN_S + 2))
+    goes_on = narrator.tell(resumed(BEGAN_S + 5))
     found = written(
         tmp_path / "t.json",
         *training,

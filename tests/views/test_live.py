@@ -450,8 +450,9 @@ def test_joules_of_a_sample_are_those_of_rank_0_on_its_own_gpu():
 def test_no_joules_are_of_ranks_that_share_a_gpu_or_of_a_process_that_has_several():
     for about, ranks in (({"gpus": 2}, 1), ({}, 2)):
         watched = Watched()
+        begun = watched.run.start(world_size=ranks, **about)
         for rank in reversed(range(ranks)):
-            watched.feed(watched.run.start(world_size=ranks, **about), rank=rank)
+            watched.feed(begun, rank=rank)
         for second in range(8):
             now_s = watched.run.now_s
             watched.feed(gpu(now_s, energy_j=400.0 * second), *watched.run.steps(20, 50.0))

@@ -254,7 +254,7 @@ def test_before_the_first_step_there_is_nothing_to_share_out():
 
 def test_what_a_recording_adds_is_the_difference():
     reconciliation = TimeAccount()
-    reconciliation.fold(started(0))
+    reconciliation.fold(Narrator().tell(started(0)))
     reconciliation.fold(progress(step(1, 1000, device_ms=900)))
     before = reconciliation.account()
     reconciliation.fold(progress(step(3, 2000, device_ms=1800)))
@@ -342,7 +342,7 @@ def test_what_came_before_a_recording_changes_nothing_in_it():
 
 def test_what_is_measured_in_a_recording_says_nothing_of_the_time_before_it():
     reconciliation = TimeAccount()
-    reconciliation.fold(started(0))
+    reconciliation.fold(Narrator().tell(started(0)))
     reconciliation.fold(progress(step(10, 10_000)))  # not measured so far
     before = reconciliation.settled()
     reconciliation.fold(progress(step(11, 1000, device_ms=0, data_ms=1000)))

@@ -6,10 +6,11 @@ from msgspec.structs import replace
 
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
-from gpudash.protocol.training import Progress, State, Step, Untimed
+from gpudash.protocol.training import Progress, State, Step, Turn, Untimed
 from gpudash.snapshot import ENDED
 from gpudash.statistics import WARMUP_STEPS
 
+NO_STATE = State(at_s=0.0, phase="starting")
 WORKER = ("training", "output")
 """Source names of a worker's process."""
 
@@ -76,7 +77,8 @@ class _Numbering:
             segment=segment,
             since_s=state.since_s if is_stamped else _since_s(state, None if is_new else before),
         )
-        self._note_break(state, before)
+        state = _turned(state, before or NO_STATE)
+        self._note_break(state)
         self._segment = max(self._segment, segment)
         self._state = state
         return state
@@ -96,13 +98,13 @@ class _Numbering:
         self._segment = max(self._segment, segment)
         return replace(steps, segment=segment)
 
-    def _note_break(self, state: State, before: State | None) -> None:
+    def _note_break(self, state: State) -> None:
         # a block is as long as its own warm-up needs
         least = WARMUP_STEPS if state.block is None else 0
         warmup_steps = max(state.warmup_steps, least)
-        if state.starts_after(before):
+        if "starts" in state.turns:
             self._breaks = deque([(0, warmup_steps), (state.after_step, warmup_steps)])
-        elif state.changed_from(before) or state.why == "asked":
+        elif "changes" in state.turns or state.why == "asked":
             self._breaks.append((state.after_step, warmup_steps))
 
 
@@ -117,6 +119,24 @@ def _completed(end: State, before: State) -> State:
         failure=end.failure or before.failure,
         trained_until_s=end.trained_until_s,
     )
+
+
+def _turned(state: State, before: State) -> State:
+    process, former = state.process, before.process
+    starts = process is not None and state.worker != before.worker
+    stands_anew = (state.phase, state.why) != (before.phase, before.why)
+    turns: dict[Turn, bool] = {
+        "starts": starts,
+        "replaces": process is not None and former is not None and process.pid != former.pid,
+        "changes": not starts and state.segment > before.segment,
+        "pauses": state.phase == "paused" and stands_anew,
+        "blocks": (state.run is None) != (before.run is None),
+        "fails": state.failure is not None and state.failure != before.failure,
+    }
+    stood = None
+    if before.why is not None and stands_anew and not starts:
+        stood = before.why, before.since_s
+    return replace(state, turns=tuple(turn for turn, is_so in turns.items() if is_so), stood=stood)
 
 
 def _since_s(state: State, before: State | None) -> float:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
-from gpudash.run.normalise import Normaliser
+from gpudash.ranks.normalise import Normaliser
 from gpudash.statistics import WARMUP_STEPS
 from tests.lives import Narrator, changed, failed, in_process, parted, paused, resumed, starting
 from tests.scripted_run import PLAN, started, step
@@ -49,12 +49,47 @@ def test_a_training_whose_levers_were_changed_before_it_was_watched_begins_with_
     assert (items[0].segment, items[1].steps[0].segment) == (0, 0)
 
 
-def test_a_message_of_a_log_stays_as_it_is():
+def test_a_message_of_a_log_stays_as_it_is_but_what_comes_first_is_a_start():
     first = told(started(0.0), changed(1.0), started(9.0), changed(10.0), paused(12.0))
     late = first[-1]
     read = told(late, report(step(9, 13.0, segment=late.segment)), starting(20.0, PLAN))
-    assert (read[0], read[1].steps[0].segment) == (late, late.segment)
-    assert Narrator().tell(late) == late
+    begins_late = replace(late, turns=("starts", "pauses"))
+    assert (read[0], read[1].steps[0].segment) == (begins_late, late.segment)
+    assert told(*first, late)[-1] == replace(late, turns=())
+
+
+def test_a_state_says_what_has_just_happened():
+    again = in_process(started(9.0), pid=43)
+    items = told(
+        started(0.0),
+        changed(1.0),
+        changed(2.0, run=1, block=0),
+        changed(3.0, run=None, block=None),
+        paused(4.0, "evaluation"),
+        paused(5.0),
+        paused(6.0),
+        resumed(7.0),
+        again,
+        paused(10.0),
+        failed(11.0),
+        failed(12.0),
+    )
+    assert [state.turns for state in items] == [
+        ("starts",),
+        ("changes",),
+        ("changes", "blocks"),
+        ("changes", "blocks"),
+        ("pauses",),
+        ("pauses",),
+        (),
+        (),
+        ("starts", "replaces"),
+        ("pauses",),
+        ("fails",),
+        (),
+    ]
+    stood = {state.at_s: state.stood for state in items if state.stood is not None}
+    assert stood == {5.0: ("evaluation", 4.0), 7.0: ("asked", 5.0), 11.0: ("asked", 10.0)}
 
 
 def test_a_phase_is_as_old_as_its_first_state():
