@@ -29,6 +29,7 @@ from gpudash.diagnosis.answer import TITLES
 from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.parts import WAIT
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.protocol.answer import Gain, Try
 from gpudash.trace.summary import Summary
@@ -204,7 +205,7 @@ def without(kind: str, step: RecentStep) -> Gain | None:
     """Return the gain without a limit that no lever moves; None if it is another or unknown."""
     step_ms, least_pct = step.step_ms, 1.0
     if kind == "sync" and step_ms and (model := model_of(step)) is not None:
-        least_pct = 1 - model.without("wait").high / step_ms
+        least_pct = 1 - model.without(WAIT).high / step_ms
     elif kind == "paused" and step.aside_pct is not None and step.asides:
         least_pct = 1 - step.aside_pct * (1 + 1 / step.asides) / 100
     elif kind == "cores" and step.core_wait_pct is not None:

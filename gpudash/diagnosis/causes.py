@@ -7,7 +7,8 @@ is at work nearly all the time is the limit; else it is the part that leaves it 
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
-from gpudash.diagnosis.model import AT_WORK, SAMPLED, Model, PartName
+from gpudash.diagnosis.model import Model, full_share
+from gpudash.diagnosis.parts import CODE, COMMUNICATION, COPY, DATA, DEVICE, LAUNCH, WAIT, Part
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.session import Straggler
@@ -40,31 +41,31 @@ STRAGGLER_PCT = 1.0
 """The others' wait for a named rank, in percent of the step."""
 IDLE = 0.25
 """Part of a step in which a device idles for want of launches before they are the limit."""
-LEAST: dict[PartName, float] = {
-    "data": 0.1,
-    "copy": 0.2,
-    "communication": 0.1,
-    "wait": 0.1,
-    "your code": IDLE,
-    "launch": IDLE,
+LEAST: dict[Part, float] = {
+    DATA: 0.1,
+    COPY: 0.2,
+    COMMUNICATION: 0.1,
+    WAIT: 0.1,
+    CODE: IDLE,
+    LAUNCH: IDLE,
 }
 """Parts of a step that leave the device idle, and what each has to save to be the limit. Other
 tools call a wait of 10 % a warning. A copy's phase includes the time until its launch."""
-LIMITS: dict[PartName, Limit] = {
-    "data": "data",
-    "copy": "copy",
-    "communication": "communication",
-    "wait": "sync",
-    "your code": "own_code",
-    "launch": "launch",
+LIMITS: dict[Part, Limit] = {
+    DATA: "data",
+    COPY: "copy",
+    COMMUNICATION: "communication",
+    WAIT: "sync",
+    CODE: "own_code",
+    LAUNCH: "launch",
 }
-LABELS: dict[PartName, str] = {
-    "data": "the step waits for data",
-    "copy": "a copy runs, and nothing beside it",
-    "communication": "the step only communicates",
-    "wait": "saved without host waits",
-    "your code": "your code runs, and the device idles",
-    "launch": "the device has no work launched",
+LABELS: dict[Part, str] = {
+    DATA: "the step waits for data",
+    COPY: "a copy runs, and nothing beside it",
+    COMMUNICATION: "the step only communicates",
+    WAIT: "saved without host waits",
+    CODE: "your code runs, and the device idles",
+    LAUNCH: "the device has no work launched",
 }
 THROTTLED_PCT = 30.0
 """Percent of the clock. A power cap costs large matmuls some of it by design."""
@@ -118,38 +119,29 @@ def _outside(step: RecentStep, straggler: Straggler | None) -> Iterator[Cause]:
 
 def _on_device(model: Model, step: RecentStep) -> Iterator[Cause]:
     times, whole_ms = model.scenarios[0], model.step_ms
-    fills: dict[PartName, float] = {
-        "copy": times.copy,
-        "communication": times.communication,
-        "device": times.device,
-    }
+    fills = {part: part.ms(times) for part in (COPY, COMMUNICATION, DEVICE)}
     at_work_ms = sum(fills.values())
     worked_pct = 100 * at_work_ms / whole_ms
     if step.at_work_pct is not None:  # a full step's model has no gaps
         worked_pct = min(worked_pct, step.at_work_pct + 100 * times.communication / whole_ms)
-    full_pct = 100 * (AT_WORK if step.profile is not None else SAMPLED)
+    full_pct = 100 * full_share(step)
     is_full = 100 * at_work_ms >= full_pct * whole_ms
     if is_full:
-        longest = max(fills, key=lambda name: fills[name])
-        limit = _why_slow(step) if longest == "device" else LIMITS[longest]
+        longest = max(fills, key=lambda part: fills[part])
+        limit = _why_slow(step) if longest == DEVICE else LIMITS[longest]
         yield Cause(limit, "the device is at work", max(worked_pct, full_pct), full_pct)
-    saved_pct = {name: model.without(name) for name in LEAST}
-    idle: dict[PartName, float] = {
-        "copy": times.copy,
-        "communication": times.communication,
-        **{name: saving.low for name, saving in saved_pct.items()},
-    }
-    order = sorted(LEAST, key=lambda name: -max(idle[name], saved_pct[name].low))
-    if saved_pct["wait"].low >= LEAST["wait"] * whole_ms:  # it goes without less work
-        order = ["wait", *(name for name in order if name != "wait")]
-    for name in order:
-        ms = max(idle[name], saved_pct[name].low)
-        if name == "launch" and step.idle_ms is not None:
+    saved = {part: model.without(part) for part in LEAST}
+    order = sorted(LEAST, key=lambda part: -saved[part].low)
+    if saved[WAIT].low >= LEAST[WAIT] * whole_ms:  # it goes without less work
+        order = [WAIT, *(part for part in order if part != WAIT)]
+    for part in order:
+        ms = saved[part].low
+        if part == LAUNCH and step.idle_ms is not None:
             ms = min(ms, step.idle_ms)  # it may idle for another stream
-        limit = LIMITS[name]
-        if limit == "launch" and saved_pct["wait"].high > ms - 1e-6 and step.profile is None:
+        limit = LIMITS[part]
+        if part == LAUNCH and saved[WAIT].high > ms - 1e-6 and step.profile is None:
             limit = "host"
-        yield Cause(limit, LABELS[name], 100 * ms / whole_ms, 100 * LEAST[name])
+        yield Cause(limit, LABELS[part], 100 * ms / whole_ms, 100 * LEAST[part])
     if not is_full:
         yield Cause(_why_slow(step), "the device is at work", worked_pct, full_pct)
 

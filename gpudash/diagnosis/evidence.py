@@ -13,6 +13,7 @@ from gpudash.diagnosis.input_effects import batches_wait
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.model import Model
+from gpudash.diagnosis.parts import WAIT
 from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import RecentStep
@@ -235,7 +236,7 @@ def _sync(measured: Measured) -> Iterator[str]:
         return
     first, *others = profile.syncs[:MOST_WAITS]
     yield f"the host waits {fmt.milliseconds(first.blocked_ms)} {measured.of_step} {place(first)}"
-    if measured.model is not None and measured.model.without("wait").high:
+    if measured.model is not None and measured.model.without(WAIT).high:
         yield f"without its waits {_without_waits(measured.model).label}"
     for one in others:
         yield f"{fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
@@ -373,7 +374,7 @@ def _with_every_core(step: RecentStep) -> str:
 
 
 def _without_waits(model: Model) -> Gain:
-    low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without("wait"))
+    low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without(WAIT))
     return Gain(low, high)
 
 

@@ -4,7 +4,8 @@ from math import ceil
 
 from gpudash import format as fmt
 from gpudash.diagnosis.lever_change import NOTHING, LeverChange, Outcome, Played
-from gpudash.diagnosis.model import Times, played_ms
+from gpudash.diagnosis.model import played_ms
+from gpudash.diagnosis.parts import COPY, DATA, Times
 from gpudash.diagnosis.profiled_step import pin_ms, pinned_copy_ms, pinning_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
@@ -79,7 +80,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
     def with_(added: float, handed_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)
         return lambda times: max(
-            played_ms(times._replace(data=0.0, loader=0.0)) + handed_ms, makes_ms, on_all_cores_ms
+            played_ms(DATA.without(times)) + handed_ms, makes_ms, on_all_cores_ms
         )
 
     added = after - before
@@ -114,7 +115,7 @@ def free_batches(change: LeverChange) -> Outcome | None:
 
 def _fewer_waits_for_data(change: LeverChange) -> Outcome:
     waits = f"the step waits {fmt.milliseconds(change.times.data)} ms for data {change.of_step}"
-    return Outcome(lambda times: played_ms(times._replace(data=0.0, loader=0.0)), source=waits)
+    return Outcome(lambda times: played_ms(DATA.without(times)), source=waits)
 
 
 def _held_up(change: LeverChange) -> tuple[float, str] | None:
@@ -151,7 +152,7 @@ def pinned(change: LeverChange) -> Outcome | None:
         least_ms = STAGED * copying_ms
 
         def staged(times: Times) -> float:
-            return max(played_ms(times._replace(copy=0.0)), least_ms)
+            return max(played_ms(COPY.without(times)), least_ms)
 
         return Outcome(staged, source=source)
     pinned_in_ms = pin_ms(pinning, change.workers)

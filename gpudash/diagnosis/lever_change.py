@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from gpudash import format as fmt
-from gpudash.diagnosis.model import Model, Times, played_ms
+from gpudash.diagnosis.model import Model, played_ms
+from gpudash.diagnosis.parts import Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Timing
 from gpudash.protocol.training import Phase

@@ -116,7 +116,7 @@ def _estimated(
             feeds=is_fed,
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
-        loads = "data" in effect.shortens
+        loads = effect.loads
         if is_fed and loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)

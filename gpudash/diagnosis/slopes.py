@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Limit
-from gpudash.diagnosis.model import Model, PartName, Times, grown_by
+from gpudash.diagnosis.model import Model, grown_by
+from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, Part, Times
 from gpudash.protocol.commands import Slowable
 from gpudash.protocol.session import Slope, SlowingShown
 
@@ -39,16 +40,7 @@ it can be delayed between two."""
 SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
 SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": "cpu", "device": "cpu"}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
-SLOWED_PART: Mapping[str, Slowable] = {
-    "data": "loader",
-    "your code": "host",
-    "launch": "host",
-    "copy": "device",
-    "communication": "device",
-    "device": "device",
-}
-"""What is slowed for a part of a step. A copy and collectives are in line with the kernels."""
-GROWS: Mapping[Slowable, PartName] = {"loader": "data", "host": "your code", "device": "device"}
+GROWS: Mapping[Slowable, Part] = {"loader": DATA, "host": CODE, "device": DEVICE}
 """The part of a model that a delay makes longer."""
 
 
@@ -109,8 +101,9 @@ def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
 
 
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
-    slowed = SLOWED_PART.get(part)
-    return next((_shown(one, "{:.2f}".format) for one in slopes if one.part == slowed), fmt.ABSENT)
+    slowed = next((one.slowed for one in PARTS if one.name == part), ())
+    told = (_shown(one, "{:.2f}".format) for one in slopes if (one.part,) == slowed)
+    return next(told, fmt.ABSENT)
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:

@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpudash import format as fmt
 from gpudash.diagnosis.causes import Cause, Limit
 from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, collectives_line, place
-from gpudash.diagnosis.model import PARTS, Model, took_ms
+from gpudash.diagnosis.model import Model
+from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
@@ -23,13 +24,13 @@ LARGE = 0.1
 
 def parts_of(model: Model) -> Iterator[Without]:
     for part in PARTS:
-        saving, takes_ms = model.without(part), took_ms(model.scenarios[0], part)
-        is_known = all(took_ms(one, part) == takes_ms for one in model.scenarios)
+        saving, takes_ms = model.without(part), part.ms(model.scenarios[0])
+        is_known = all(part.ms(one) == takes_ms for one in model.scenarios)
         is_large = is_known and takes_ms >= LARGE * model.step_ms
         if is_large or saving.high >= LEAST_MS * model.step_ms:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
             # a recording holds each answer: further digits say nothing
-            yield Without(part, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
+            yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
 
 
 def reasons(

@@ -4,6 +4,7 @@ import pytest
 
 from gpudash.diagnosis.causes import causes, limit_of
 from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.parts import CODE, DEVICE
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from tests.diagnosis.recorded import NAMES, recorded
 
@@ -45,15 +46,15 @@ def test_on_a_cpu_your_own_code_limits_where_it_takes_longer_than_computing(code
     step = on_a_cpu(phases_ms={"your_code": code_ms, "forward": 10.0 - code_ms})
     model = model_of(step)
     assert limit_of(causes(model, step, None)) == limit
-    assert model.without("your code").low == pytest.approx(code_ms)
+    assert model.without(CODE).low == pytest.approx(code_ms)
 
 
 def test_on_a_cpu_code_that_sleeps_takes_its_time_by_the_clock_and_none_of_what_is_computed():
     step = on_a_cpu(phases_ms={"your_code": 6.0, "forward": 4.0}, busy_cores=0.5)
     model = model_of(step)
     assert limit_of(causes(model, step, None)) == "own_code"
-    assert model.without("your code").low == pytest.approx(6.0)
-    assert model.without("device").low == pytest.approx(4.0)
+    assert model.without(CODE).low == pytest.approx(6.0)
+    assert model.without(DEVICE).low == pytest.approx(4.0)
     assert model.residual == pytest.approx(0.0)
 
 
