@@ -16,7 +16,7 @@ The last lines are a table of verdict against cause in Markdown.
 import argparse
 import time
 from collections import Counter
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from ratios import ratio_with_interval
 from truth import truths
@@ -25,8 +25,6 @@ from watched_cause import LOOK_S, WatchedCause, cause_of, watching
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
-from gpudash.diagnosis.answer import TITLES
-from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.parts import WAIT
@@ -136,11 +134,13 @@ class Watched:
         began_s = time.monotonic()
         patience_s = START_S
         while time.monotonic() - began_s < patience_s and self._watched.goes_on():
-            kind = self._look().kind
-            if kind in get_args(Limit) or kind == "paused":
+            shown = self._look()
+            limit = shown.answer.limit if shown.answer is not None else ""
+            if shown.kind in (limit, "paused"):
                 if not said:
                     patience_s = time.monotonic() - began_s + seconds
-                said[_verdict(kind)] += 1
+                title = shown.kind if shown.kind == "paused" else shown.title
+                said[title.partition(",")[0]] += 1
         return said.most_common(1)[0][0] if said.total() >= ALL_ALIKE else "none"
 
     def profile(self) -> bool:
@@ -217,11 +217,6 @@ def without(kind: str, step: RecentStep) -> Gain | None:
 
 def _lies_in(gain: Gain, change: float) -> bool:
     return (gain.low_pct or 0.0) <= 100 * change <= gain.high_pct
-
-
-def _verdict(kind: str) -> str:
-    titles = {str(limit): title for limit, title in TITLES.items()}
-    return titles.get(kind, kind).partition(",")[0]
 
 
 def line(found: Found, device: str) -> str:

@@ -36,6 +36,8 @@ class Model(NamedTuple):
     """What may be the schedule of a step."""
 
     scenarios: tuple[Times, ...]
+    works_ms: float = 0.0
+    """What the device is known to work; where that fills a step, no gap is left in a schedule."""
 
     @property
     def step_ms(self) -> float:
@@ -58,8 +60,11 @@ class Model(NamedTuple):
 
 def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
     """None if too little is measured; `waits` is None if only a profile shows it."""
-    scenarios = tuple(_scenarios(step, waits=waits))
-    return Model(scenarios) if scenarios else None
+    times = _without_host(step)
+    if times is None:
+        return None
+    works_ms = times.copy + times.communication + times.device
+    return Model(tuple(_scenarios(step, times, works_ms, waits=waits)), works_ms)
 
 
 def played_ms(times: Times) -> float:
@@ -93,13 +98,11 @@ def launch_alone_ms(times: Times) -> float:
     return min(times.alone, times.launch) if times.waits else 0.0
 
 
-def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
-    times = _without_host(step)
-    if times is None:
-        return
+def _scenarios(
+    step: RecentStep, times: Times, works_ms: float, *, waits: bool | None
+) -> Iterator[Times]:
     copied_ms = times.copy if times.blocks else 0.0
     rest_ms = times.step - times.data - copied_ms
-    works_ms = times.copy + times.communication + times.device
     idle_ms = max(times.step - times.data - works_ms, 0.0)
     hosts_ms = _host_ms(step, rest_ms, copied_ms, times.code)
     if times.is_one:

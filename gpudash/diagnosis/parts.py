@@ -40,6 +40,8 @@ class Part(NamedTuple):
     """What is slowed to prove that it limits. Copies and collectives are in line with kernels."""
     fields: tuple[str, ...]
     """Of `Times`: what it takes, and what else goes with it."""
+    missed: tuple[Slowable, ...] = ()
+    """What may be slowed where it has slack."""
 
     def ms(self, times: Times) -> float:
         return float(getattr(times, self.fields[0]))
@@ -76,7 +78,8 @@ def _changed(times: Times, values: dict[str, Any]) -> Times:
 DATA = _Data("data", ("loader",), ("data", "loader"))
 CODE = Part("your code", ("host",), ("code",))
 LAUNCH = Part("launch", ("host",), ("launch",))
-WAIT = _Wait("wait", ("host", "device"), ("waits",))
+# the host is behind a wait of a phase before it can be delayed between two
+WAIT = _Wait("wait", ("host", "device"), ("waits",), missed=("host",))
 COPY = Part("copy", ("device",), ("copy",))
 COMMUNICATION = Part("communication", ("device",), ("communication",))
 DEVICE = Part("device", ("device",), ("device",))

@@ -6,7 +6,8 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from gpudash import format as fmt
-from gpudash.diagnosis.causes import Limit
+from gpudash.diagnosis.causes.cause import Cause, Limit
+from gpudash.diagnosis.causes.within import CPU, GPU, HOST, INPUT, NONE
 from gpudash.diagnosis.model import Model, grown_by
 from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, Part, Times
 from gpudash.protocol.commands import Slowable
@@ -19,26 +20,8 @@ LEEWAY = 0.15
 """A schedule agrees with a slope up to so far from its interval."""
 Proof: TypeAlias = Literal["proven", "withdrawn", "untested"]
 
-SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
-    "data": ("loader",),
-    "copy": ("device",),
-    "communication": ("device",),
-    "sync": ("host", "device"),
-    "launch": ("host",),
-    "own_code": ("host",),
-    "host": ("host",),
-    "throttled": ("device",),
-    "memory": ("device",),
-    "compute": ("device",),
-    "gpu": ("device",),
-    "cpu": ("host",),
-}
-"""What is on the critical path if this is the limit."""
-HIDDEN: frozenset[tuple[Limit, Slowable]] = frozenset({("sync", "host")})
-"""Limits whose part may be slowed where it has slack: the host is behind a wait of a phase before
-it can be delayed between two."""
-SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
-SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": "cpu", "device": "cpu"}
+SHOWN: Mapping[Slowable, Limit] = {"loader": INPUT, "host": HOST, "device": GPU}
+SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": CPU, "device": CPU}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
 GROWS: Mapping[Slowable, Part] = {"loader": DATA, "host": CODE, "device": DEVICE}
 """The part of a model that a delay makes longer."""
@@ -59,24 +42,29 @@ def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
 def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
     """If no schedule agrees, keep all."""
     kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
-    return Model(kept or model.scenarios)
+    return model._replace(scenarios=kept or model.scenarios)
 
 
-def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
+def proof_of(part: Part | None, slopes: tuple[Slope, ...]) -> Proof | None:
     """None if the slopes say neither; untested where a delay may have met slack."""
+    if part is None:
+        return None
     known = {one.part: one for one in slopes}
-    ends = {part: _ends(known.get(part)) for part in SLOWED.get(limit, ())}
-    low = [part for part, (_, high) in ends.items() if high < PROVEN]
+    ends = {slowed: _ends(known.get(slowed)) for slowed in part.slowed}
+    low = {slowed for slowed, (_, high) in ends.items() if high < PROVEN}
     if low:
-        return "untested" if all((limit, part) in HIDDEN for part in low) else "withdrawn"
-    return "proven" if ends and all(low > PROVEN for low, _ in ends.values()) else None
+        return "untested" if low <= {*part.missed} else "withdrawn"
+    return "proven" if all(low > PROVEN for low, _ in ends.values()) else None
 
 
-def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
+def shown_by(slopes: tuple[Slope, ...], known: Iterable[Cause], *, on_gpu: bool) -> Cause:
+    """Return the cause that the one proven part leaves; one that does not bind has no figure."""
     proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
     if len(proven) != 1:
-        return "none"
-    return (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
+        return Cause(NONE._replace(title="unclear, because slowing shows something else"), None)
+    limit = (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
+    measured = (one for one in known if one.binds and one.limit.word == limit.word)
+    return next(measured, Cause(limit, None))
 
 
 def proven_parts(slopes: tuple[Slope, ...]) -> str:
@@ -86,9 +74,9 @@ def proven_parts(slopes: tuple[Slope, ...]) -> str:
     return "nothing is proven"
 
 
-def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
+def slope_clause(part: Part | None, slowing: SlowingShown) -> str:
     known = {one.part: one for one in slowing.slopes}
-    told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
+    told = (known[one] for one in (part.slowed if part is not None else ()) if one in known)
 
     def grown(share: float) -> str:
         return fmt.milliseconds(share * slowing.delay_ms)

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
-from gpudash.diagnosis.causes import Cause, Limit
-from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, collectives_line, place
+from gpudash.diagnosis.causes.cause import ASK_PROFILE, Cause, Measured
+from gpudash.diagnosis.causes.within import MOST_WAITS, collectives_line, place
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.recent_step import RecentStep
@@ -33,10 +33,8 @@ def parts_of(model: Model) -> Iterator[Without]:
             yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
 
 
-def reasons(
-    causes: Sequence[Cause], limit: Limit, measured: Measured, code: CodeLines | None = None
-) -> Iterator[str]:
-    snapshot, step, model = measured
+def reasons(causes: Sequence[Cause], limit: str, now: Measured) -> Iterator[str]:
+    snapshot, step, model = now
     if model is not None:
         slopes = over(snapshot.slowing)
         yield f"{'without':<16}{'it takes':<10}{'a step would take':<32}if slowed"
@@ -47,13 +45,13 @@ def reasons(
         if model.residual >= LEAST_MS:
             yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
         yield ""
-    width = max((len(one.label) for one in causes), default=0)
-    marked = next((one for one in causes if one.limit == limit), None)
+    width = max((len(one.limit.label) for one in causes), default=0)
+    marked = next((one for one in causes if one.limit.word == limit), None)
     yield from (_cause_line(one, width, is_limit=one is marked) for one in causes)
     yield ""
     yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
     yield from filter(None, (collectives_line(snapshot),))
-    yield from _code_lines(code)
+    yield from _code_lines(snapshot.code)
     profile = step.profile
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
 
@@ -67,10 +65,10 @@ def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
 
 
 def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
-    found = f", limits from {fmt.percent(one.from_pct)}{': the limit' if is_limit else ''}"
+    found = f", limits from {fmt.percent(one.limit.least_pct)}{': the limit' if is_limit else ''}"
     if one.pct is None:
         found = ", not measured"
-    return f"{'▸' if is_limit else ' '} {one.label:<{width}} {fmt.percent(one.pct):>6}{found}"
+    return f"{'▸' if is_limit else ' '} {one.limit.label:<{width}} {fmt.percent(one.pct):>6}{found}"
 
 
 def _code_lines(code: CodeLines | None) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpudash.diagnosis.evidence import collectives_line
+from gpudash.diagnosis.causes.within import collectives_line
 from gpudash.snapshot import RankRow, Snapshot
 
 changed = msgspec.structs.replace

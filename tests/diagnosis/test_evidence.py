@@ -3,7 +3,11 @@
 import pytest
 from rich.cells import cell_len
 
-from gpudash.diagnosis.evidence import DATA_PCT, Measured, evidence_of, waiting_settings
+from gpudash.diagnosis.causes.cause import Cause, Measured
+from gpudash.diagnosis.causes.cores import LEAST_DATA_PCT
+from gpudash.diagnosis.causes.outside import CORES
+from gpudash.diagnosis.causes.within import CPU as CPU_BOUND
+from gpudash.diagnosis.causes.within import INPUT, waiting_settings
 from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
@@ -45,7 +49,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
-    late = ask(measured(core_wait_pct=50.0, data_ms=DATA_PCT / 10))
+    late = ask(measured(core_wait_pct=50.0, data_ms=LEAST_DATA_PCT / 10))
     assert late.evidence[-2] == "besides, it waits for data 1.00 of 10.0 ms"
     assert late.tries
     assert ask(cpu_step(), cores=2).evidence == (
@@ -84,10 +88,10 @@ def said_on_a_cpu(limit, loader_cores):
         loader_cores=loader_cores,
         cores=2,
     )
-    return evidence_of(limit, Measured(measured(device=CPU), step))
+    return Cause(limit, 20.0).evidence(Measured(measured(device=CPU), step))
 
 
-@pytest.mark.parametrize("limit", ["cores", "cpu"])
+@pytest.mark.parametrize("limit", [CORES, CPU_BOUND])
 def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
     assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
     assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
@@ -95,7 +99,7 @@ def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
 
 @pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
 def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
-    first, second, *_ = said_on_a_cpu("data", loader_cores)
+    first, second, *_ = said_on_a_cpu(INPUT, loader_cores)
     assert (
         first.startswith("loader workers"),
         second.startswith("the training waits for data"),
@@ -272,8 +276,8 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
     waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
     found = deepened(measured(host_ms=10.0), waiting)
     assert found.evidence == (
-        "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "without its waits +25 to +67 %",
+        "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "0.10 ms in aten::item",
     )
     lines = why_lines(found)
