@@ -18,18 +18,9 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import Proposals, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
-from gpudash.diagnosis.slopes import (
-    Proof,
-    agreeing,
-    modelled,
-    over,
-    proof_of,
-    shown_by,
-    slope_clause,
-)
+from gpudash.diagnosis.slopes import held_against, proof_clauses, proof_of, shown_by
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.protocol.answer import Answer
-from gpudash.protocol.session import Slope
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import ENDED, Snapshot
 from gpudash.trace.summary import Summary
@@ -45,65 +36,13 @@ which takes 0.7 MB an hour. Those of the first steps are shown anew after `NOW_S
 
 
 class Found(NamedTuple):
-    """What limits at one moment."""
+    """An answer of one moment, whether it is shown or not."""
 
-    cause: Cause
-    causes: tuple[Cause, ...]
-    now: Measured
-    proposed: Proposals
-    said: Cause
-    """The cause before slowing was held against it."""
-    proof: Proof | None
-    slopes: tuple[Slope, ...]
-
-    @property
-    def caution(self) -> str:
-        return caution(self.cause, self.now) if self.proposed.tries else ""
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """The answer apart from figures."""
-        changes = (one.change for one in self.proposed.tries)
-        return (self.cause.limit.title, bool(self.caution), *changes)
-
-    @property
-    def is_proven(self) -> bool:
-        is_shown = self.proof == "withdrawn" and self.cause.limit.word != NONE.word
-        return self.proof == "proven" or is_shown
-
-    @property
-    def answer(self) -> Answer:
-        snapshot, step, model = self.now
-        limit = self.cause.limit
-        return Answer(
-            limit=limit.word,
-            title=limit.title,
-            evidence=tuple(self._evidence()),
-            slopes=self.slopes,
-            is_proven=self.is_proven,
-            why=tuple(reasons(self.causes, limit.word, self.now)),
-            parts=() if model is None else tuple(parts_of(model)),
-            step_ms=step.step_ms,
-            lanes=lanes_of(snapshot, step),
-            tries=self.proposed.tries,
-            minor=self.proposed.minor,
-            caution=self.caution,
-        )
-
-    def _evidence(self) -> Iterator[str]:
-        snapshot, limit = self.now.snapshot, self.cause.limit
-        if self.proof is not None and snapshot.slowing is not None:
-            shown = slope_clause(self.said.limit.part, snapshot.slowing)
-            yield f"{self.said.limit.title} is {self.proof}: {shown}"
-            if self.proof == "withdrawn" and not self.cause.binds and limit.part is not None:
-                yield slope_clause(limit.part, snapshot.slowing)
-                yield from beside(limit, self.now)
-                return
-        clauses = self.cause.evidence(self.now)
-        yield from clauses[:1]
-        if snapshot.code is not None and limit.meets_code:
-            yield from own_line(snapshot.code)
-        yield from (*clauses[1:], *beside(limit, self.now))
+    answer: Answer
+    measured: frozenset[str]
+    """The limits of which something is measured."""
+    lasts_s: float
+    """How long its figures are shown."""
 
 
 class Answers:
@@ -116,7 +55,6 @@ class Answers:
     def __init__(self) -> None:
         self.newest: Answer | None = None
         """The answer that is shown; None until enough steps are measured."""
-        self._key: tuple[object, ...] = ()
         self._found_s = self._anew_s = -inf
         self._then = Snapshot()
         self._of: tuple[object, ...] = (None, None, None)
@@ -144,27 +82,22 @@ class Answers:
         if found is None:
             return
         self._of = of  # an answer that was not found yet has nothing of what came since
-        if not (goes_on and self._stands(found)):
-            self._show(found)
+        if not (goes_on and self._stands(found, snapshot.elapsed_s)):
+            self._found_s, self._anew_s = snapshot.elapsed_s, snapshot.elapsed_s + found.lasts_s
+            self.newest = self.newest if found.answer == self.newest else found.answer
 
-    def _stands(self, found: Found) -> bool:
+    def _stands(self, found: Found, now_s: float) -> bool:
         """Drop what is not measured any more, or is gone entirely, as throttling."""
-        now_s, shown = found.now.snapshot.elapsed_s, self.newest
-        if shown is not None and found.key == self._key:
+        shown = self.newest
+        if shown is not None and _apart_from_figures(shown) == _apart_from_figures(found.answer):
             self._found_s = now_s
             return now_s < self._anew_s
-        measured = {NONE.word, *(one.limit.word for one in found.causes if one.pct)}
         is_recent = now_s - self._found_s < HOLD_S
-        return shown is not None and is_recent and shown.limit in measured
+        return shown is not None and is_recent and shown.limit in found.measured
 
-    def _show(self, found: Found) -> None:
-        snapshot, step, _ = found.now
-        is_first = step.steps * (step.step_ms or 0.0) < 1e3 * NOW_S
-        self._key, self._found_s = found.key, snapshot.elapsed_s
-        self._anew_s = snapshot.elapsed_s + (NOW_S if is_first else FIGURES_S)
-        answer = found.answer
-        if answer != self.newest:
-            self.newest = answer
+
+def _apart_from_figures(answer: Answer) -> tuple[object, ...]:
+    return answer.title, bool(answer.caution), *(one.change for one in answer.tries)
 
 
 def find(
@@ -181,23 +114,45 @@ def find(
     is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)
     if step.step_ms is None or not (is_enough or snapshot.state in ENDED):
         return None
-    slopes, model = over(snapshot.slowing), model_of(step, waits=_waits(snapshot, step))
-    if model is not None:
-        slopes, model = modelled(model, slopes), agreeing(model, slopes)
+    model, slopes = held_against(model_of(step, waits=_waits(snapshot, step)), snapshot.slowing)
     now = Measured(snapshot, step, model)
     known = causes(now)
     said = cause = limit_of(known)
     proof = proof_of(said.limit.part, slopes)
     if proof == "withdrawn":  # what was measured names another limit, or none
-        cause, model = shown_by(slopes, known, on_gpu=step.on_gpu), None
+        cause = shown_by(slopes, snapshot.slowing, known, on_gpu=step.on_gpu)
     elif model is not None and model.residual > UNEXPLAINED and not said.limit.is_outside:
         share = fmt.percent(100 * model.residual)
-        unclear = NONE._replace(title=f"unclear, because {share} of the step is unexplained")
-        cause, model = Cause(unclear, None), None
-    proposed = Proposals()
-    if model is not None:
-        proposed = proposals(model, snapshot, step, outside=cause.limit.is_outside)
-    return Found(cause, known, now, proposed, said, proof, slopes)
+        title = f"unclear, because {share} of the step is unexplained"
+        cause = Cause(NONE._replace(title=title), None)
+    limit, proposed = cause.limit, Proposals()
+    if model is not None and cause is said:
+        proposed = proposals(model, snapshot, step, outside=limit.is_outside)
+    parts = () if model is None else tuple(parts_of(model))
+    answer = Answer(
+        limit=limit.word,
+        title=limit.title,
+        evidence=(*proof_clauses(said.limit, proof, snapshot.slowing), *_evidence(cause, now)),
+        slopes=slopes,
+        is_proven=proof == "proven" or (proof == "withdrawn" and limit.word != NONE.word),
+        why=tuple(reasons(known, limit.word, now, parts)),
+        parts=parts,
+        step_ms=step.step_ms,
+        lanes=lanes_of(snapshot, step),
+        tries=proposed.tries,
+        minor=proposed.minor,
+        caution=caution(cause, now) if proposed.tries else "",
+    )
+    measured = frozenset({NONE.word, *(one.limit.word for one in known if one.pct)})
+    return Found(answer, measured, FIGURES_S if step.steps * step.step_ms >= 1e3 * NOW_S else NOW_S)
+
+
+def _evidence(cause: Cause, now: Measured) -> Iterator[str]:
+    clauses, code = cause.evidence(now), now.snapshot.code
+    yield from clauses[:1]
+    if code is not None and cause.limit.meets_code:
+        yield from own_line(code)
+    yield from (*clauses[1:], *beside(cause.limit, now))
 
 
 def _waits(snapshot: Snapshot, step: RecentStep) -> bool | None:

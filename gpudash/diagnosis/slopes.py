@@ -1,6 +1,6 @@
 """Hold a model and its answer against what slowing the parts of a step has shown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -31,18 +31,16 @@ def over(slowing: SlowingShown | None) -> tuple[Slope, ...]:
     return slowing.slopes if slowing is not None and slowing.is_over else ()
 
 
-def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
-    return tuple(
-        replace(one, modelled=(low, high))
-        for one in slopes
-        for low, high in (model.slope(GROWS[one.part]),)
-    )
-
-
-def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
-    """If no schedule agrees, keep all."""
+def held_against(
+    model: Model | None, slowing: SlowingShown | None
+) -> tuple[Model | None, tuple[Slope, ...]]:
+    """Return the schedules that agree, or all if none does, and what all had foretold."""
+    slopes = over(slowing)
+    if model is None:
+        return None, slopes
     kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
-    return model._replace(scenarios=kept or model.scenarios)
+    foretold = (replace(one, modelled=tuple(model.slope(GROWS[one.part]))) for one in slopes)
+    return model._replace(scenarios=kept or model.scenarios), tuple(foretold)
 
 
 def proof_of(part: Part | None, slopes: tuple[Slope, ...]) -> Proof | None:
@@ -57,35 +55,48 @@ def proof_of(part: Part | None, slopes: tuple[Slope, ...]) -> Proof | None:
     return "proven" if all(low > PROVEN for low, _ in ends.values()) else None
 
 
-def shown_by(slopes: tuple[Slope, ...], known: Iterable[Cause], *, on_gpu: bool) -> Cause:
-    """Return the cause that the one proven part leaves; one that does not bind has no figure."""
-    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
+def shown_by(
+    slopes: tuple[Slope, ...],
+    slowing: SlowingShown | None,
+    known: Iterable[Cause],
+    *,
+    on_gpu: bool,
+) -> Cause:
+    """Return the cause that the one proven part names; its evidence may be the slope alone."""
+    proven = _proven(slopes)
     if len(proven) != 1:
         return Cause(NONE._replace(title="unclear, because slowing shows something else"), None)
     limit = (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
-    measured = (one for one in known if one.binds and one.limit.word == limit.word)
-    return next(measured, Cause(limit, None))
+    clauses = slope_clauses(limit.part, slowing)
+    by_slope = Cause(limit._replace(evidence=lambda *_: clauses), None)
+    return next((one for one in known if one.binds and one.limit.word == limit.word), by_slope)
 
 
 def proven_parts(slopes: tuple[Slope, ...]) -> str:
-    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
-    if proven:
-        return f"proven: {', '.join(proven)}"
-    return "nothing is proven"
+    return f"proven: {', '.join(_proven(slopes))}" if _proven(slopes) else "nothing is proven"
 
 
-def slope_clause(part: Part | None, slowing: SlowingShown) -> str:
-    known = {one.part: one for one in slowing.slopes}
-    told = (known[one] for one in (part.slowed if part is not None else ()) if one in known)
+def _proven(slopes: tuple[Slope, ...]) -> list[Slowable]:
+    return [one.part for one in slopes if _ends(one)[0] > PROVEN]
+
+
+def proof_clauses(limit: Limit, proof: Proof | None, slowing: SlowingShown | None) -> Iterator[str]:
+    if proof is not None:
+        shown = ", ".join(slope_clauses(limit.part, slowing))
+        yield f"{limit.title} is {proof}: {shown}"
+
+
+def slope_clauses(part: Part | None, slowing: SlowingShown | None) -> Iterator[str]:
+    if part is None or slowing is None:
+        return
 
     def grown(share: float) -> str:
         return fmt.milliseconds(share * slowing.delay_ms)
 
-    return ", ".join(
-        f"slowing the {one.part} by {grown(1.0)} ms adds {_shown(one, grown)} ms to a step"
-        for one in told
-        if one.slope is not None
-    )
+    for one in slowing.slopes:
+        if one.part in part.slowed and one.slope is not None:
+            added = _shown(one, grown)
+            yield f"slowing the {one.part} by {grown(1.0)} ms adds {added} ms to a step"
 
 
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:

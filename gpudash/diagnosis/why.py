@@ -33,12 +33,14 @@ def parts_of(model: Model) -> Iterator[Without]:
             yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
 
 
-def reasons(causes: Sequence[Cause], limit: str, now: Measured) -> Iterator[str]:
+def reasons(
+    causes: Sequence[Cause], limit: str, now: Measured, parts: Iterable[Without]
+) -> Iterator[str]:
     snapshot, step, model = now
     if model is not None:
         slopes = over(snapshot.slowing)
         yield f"{'without':<16}{'it takes':<10}{'a step would take':<32}if slowed"
-        yield from (_part_line(one, model, slopes) for one in parts_of(model))
+        yield from (_part_line(one, model, slopes) for one in parts)
         yield from (f"  {one.part}: {one.why_not}" for one in slopes if one.why_not)
         if slopes:
             yield f"  1: a step grows by the whole delay, 0: by none; {proven_parts(slopes)}"
