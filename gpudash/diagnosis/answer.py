@@ -3,16 +3,14 @@
 What was not measured is no cause. docs/concepts/diagnosis.md explains it.
 """
 
-from collections.abc import Iterator
 from math import inf
 from operator import is_
 from typing import NamedTuple
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
-from gpudash.diagnosis.causes.outside import beside, caution
-from gpudash.diagnosis.causes.table import causes, limit_of
-from gpudash.diagnosis.causes.within import NONE, own_line, waiting_settings
+from gpudash.diagnosis.causes.facts import waiting_settings
+from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limit_of
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
@@ -132,7 +130,7 @@ def find(
     answer = Answer(
         limit=limit.word,
         title=limit.title,
-        evidence=(*proof_clauses(said.limit, proof, snapshot.slowing), *_evidence(cause, now)),
+        evidence=(*proof_clauses(said.limit, proof, snapshot.slowing), *evidence(cause, now)),
         slopes=slopes,
         is_proven=proof == "proven" or (proof == "withdrawn" and limit.word != NONE.word),
         why=tuple(reasons(known, limit.word, now, parts)),
@@ -145,14 +143,6 @@ def find(
     )
     measured = frozenset({NONE.word, *(one.limit.word for one in known if one.pct)})
     return Found(answer, measured, FIGURES_S if step.steps * step.step_ms >= 1e3 * NOW_S else NOW_S)
-
-
-def _evidence(cause: Cause, now: Measured) -> Iterator[str]:
-    clauses, code = cause.evidence(now), now.snapshot.code
-    yield from clauses[:1]
-    if code is not None and cause.limit.meets_code:
-        yield from own_line(code)
-    yield from (*clauses[1:], *beside(cause.limit, now))
 
 
 def _waits(snapshot: Snapshot, step: RecentStep) -> bool | None:

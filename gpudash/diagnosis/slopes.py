@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Limit
-from gpudash.diagnosis.causes.within import CPU, GPU, HOST, INPUT, NONE
+from gpudash.diagnosis.causes.table import CPU, GPU, HOST, INPUT, NONE
 from gpudash.diagnosis.model import Model, grown_by
 from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, Part, Times
 from gpudash.protocol.commands import Slowable
@@ -67,8 +67,7 @@ def shown_by(
     if len(proven) != 1:
         return Cause(NONE._replace(title="unclear, because slowing shows something else"), None)
     limit = (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
-    clauses = slope_clauses(limit.part, slowing)
-    by_slope = Cause(limit._replace(evidence=lambda *_: clauses), None)
+    by_slope = Cause(limit._replace(clauses=tuple(slope_clauses(limit.part, slowing))), None)
     return next((one for one in known if one.binds and one.limit.word == limit.word), by_slope)
 
 

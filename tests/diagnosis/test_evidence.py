@@ -3,12 +3,11 @@
 import pytest
 from rich.cells import cell_len
 
-from gpudash.diagnosis.causes.cause import Cause, Measured
-from gpudash.diagnosis.causes.cores import LEAST_DATA_PCT
-from gpudash.diagnosis.causes.outside import CORES
-from gpudash.diagnosis.causes.within import CPU as CPU_BOUND
-from gpudash.diagnosis.causes.within import INPUT, waiting_settings
+from gpudash.diagnosis.causes.cause import Measured
+from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
+from gpudash.diagnosis.causes.table import causes, evidence
 from gpudash.diagnosis.headline import why_lines
+from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import Flops, Peak, Pinning, Profiled
@@ -76,7 +75,7 @@ def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead
     assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
 
 
-def said_on_a_cpu(limit, loader_cores):
+def said_on_a_cpu(word, loader_cores):
     """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
     step = RecentStep(
         step_ms=10.0,
@@ -88,10 +87,11 @@ def said_on_a_cpu(limit, loader_cores):
         loader_cores=loader_cores,
         cores=2,
     )
-    return Cause(limit, 20.0).evidence(Measured(measured(device=CPU), step))
+    now = Measured(measured(device=CPU), step, model_of(step))
+    return evidence(next(one for one in causes(now) if one.limit.word == word), now)
 
 
-@pytest.mark.parametrize("limit", [CORES, CPU_BOUND])
+@pytest.mark.parametrize("limit", ["cores", "cpu"])
 def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
     assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
     assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
@@ -99,7 +99,7 @@ def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
 
 @pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
 def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
-    first, second, *_ = said_on_a_cpu(INPUT, loader_cores)
+    first, second, *_ = said_on_a_cpu("data", loader_cores)
     assert (
         first.startswith("loader workers"),
         second.startswith("the training waits for data"),

@@ -1,45 +1,19 @@
-"""A cause: what may limit a training, how much of a step it takes, and what it was measured by."""
+"""A cause: what may limit a training, how much of a step it takes, and what is told of it."""
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from gpudash import format as fmt
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import Part
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.snapshot import Snapshot
 
-ASK_PROFILE = "t profiles some steps and tells"
-
 
 class Measured(NamedTuple):
-    """The measurements that causes and their evidence are made from."""
+    """The measurements that causes and their clauses are made from."""
 
     snapshot: Snapshot
     step: RecentStep
     model: Model | None = None
-
-    @property
-    def who(self) -> str:
-        return "rank 0" if len(self.snapshot.ranks) > 1 else "the training"
-
-    @property
-    def of_step(self) -> str:
-        return f"of {fmt.milliseconds(self.step.step_ms)} ms"
-
-    def ms(self, share_pct: float) -> str:
-        return f"{fmt.milliseconds(share_pct * (self.step.step_ms or 0.0) / 100)} {self.of_step}"
-
-    def share(self, ms: float | None) -> str:
-        return fmt.percent(self.step.share_pct(ms))
-
-    @property
-    def can_profile(self) -> bool:
-        return self.step.profile is None and "profile" in self.snapshot.can
-
-
-Evidence: TypeAlias = Callable[[Measured, float], Iterator[str]]
-"""Yields clauses, the most important first, given what the cause takes in percent."""
 
 
 class Limit(NamedTuple):
@@ -48,7 +22,9 @@ class Limit(NamedTuple):
     word: str
     """In an answer, such as `data`."""
     title: str
-    evidence: Evidence
+    clauses: tuple[str, ...] = ()
+    """Evidence, the most important first. `{name}` is a fact, without which a clause is not told;
+    `{ms}` and `{pct}` are what the cause takes of a step."""
     label: str = ""
     """What its share is of."""
     least_pct: float = 0.0
@@ -59,6 +35,8 @@ class Limit(NamedTuple):
     """Causes of a lower rank come first, of the same rank the larger one."""
     is_outside: bool = False
     """Whether it is no part of a step."""
+    beside: tuple[str, ...] = ()
+    """Clauses about it where something else is the limit."""
     meets_code: bool = False
     """Whether a line of the script's own code may be the cause."""
 
@@ -76,10 +54,10 @@ class Cause(NamedTuple):
         """Whether it takes enough to be the limit."""
         return self.pct is not None and self.pct >= self.limit.least_pct
 
-    def evidence(self, now: Measured) -> tuple[str, ...]:
-        """Tell no less than what makes it the limit: else a title would be refuted by it."""
-        told_pct = max(self.takes_pct, self.pct or 0.0)
-        return tuple(filter(None, self.limit.evidence(now, told_pct)))
+    @property
+    def told_pct(self) -> float:
+        """No less than what makes it the limit: no title is refuted by its evidence."""
+        return max(self.takes_pct, self.pct or 0.0)
 
 
 def saving(limit: Limit, model: Model) -> Cause:
