@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
-from gpudash.diagnosis.causes.facts import ASK_PROFILE, MOST_WAITS, collectives, place
+from gpudash.diagnosis.causes.facts import ASK_PROFILE, MOST_WAITS, place, told
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.recent_step import RecentStep
@@ -52,7 +52,7 @@ def reasons(
     yield from (_cause_line(one, width, is_limit=one is marked) for one in causes)
     yield ""
     yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
-    yield from filter(None, (collectives(now),))
+    yield from told(("{collectives}",), now)
     yield from _code_lines(snapshot.code)
     profile = step.profile
     yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)

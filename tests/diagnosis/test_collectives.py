@@ -2,8 +2,8 @@
 
 import msgspec
 
+from gpudash.diagnosis.causes import facts
 from gpudash.diagnosis.causes.cause import Measured
-from gpudash.diagnosis.causes.facts import collectives
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.snapshot import RankRow, Snapshot
 
@@ -21,7 +21,7 @@ TWO = Snapshot(ranks=(ROW, changed(told(ROW, collective=1.2), rank=1)), bus_gb_s
 
 
 def line_of(snapshot):
-    return collectives(Measured(snapshot, RecentStep()))
+    return "".join(facts.told(("{collectives}",), Measured(snapshot, RecentStep())))
 
 
 def test_the_rank_that_waits_least_shows_the_links_time():
@@ -65,8 +65,8 @@ def test_shares_and_bandwidth_are_exact():
 
 
 def test_the_clause_is_empty_without_measurements():
-    assert line_of(Snapshot()) is None
-    assert line_of(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) is None
+    assert line_of(Snapshot()) == ""
+    assert line_of(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
 
 
 def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():

@@ -71,12 +71,17 @@ STRAGGLER = Limit(
     is_outside=True,
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
-        "{rank} waits {loads_longer} for data; hidden so far: nobody waits",
-        "the host of {rank} is busy {host_longer}; hidden so far: nobody waits",
+        "{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
+        "{unless_late_data}the host of {rank} is busy {longer}; hidden so far: nobody waits",
     ),
 )
 SLOW_RANK = STRAGGLER._replace(
-    clauses=("{rank} is {slower}", *STRAGGLER.clauses[1:3], "{evens_out}")
+    clauses=(
+        "{rank} is {slower}",
+        *STRAGGLER.clauses[1:3],
+        "{if_loader_evens}the loader's levers may change that",
+        "{unless_loader_evens}no lever evens that out",
+    )
 )
 UNEQUAL = STRAGGLER._replace(
     title="limited by unequal batches",
@@ -163,7 +168,7 @@ OWN_CODE = Limit(
 LAUNCHING = Limit(
     "launch",
     "launch-bound",
-    ("the GPU has no work {ms} of {step} ms", "{launches}"),
+    ("the GPU has no work {ms} of {step} ms", "{launches} launches take {launch} ms"),
     "the device has no work launched",
     least_pct=25.0,
     part=LAUNCH,
@@ -263,7 +268,7 @@ def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
     beside = (clause for one in others for clause in one.beside)
     own = ("{own_line}",) if cause.limit.meets_code else ()
     first, rest = cause.limit.clauses[:1], cause.limit.clauses[1:]
-    return tuple(filter(None, told((*first, *own, *rest, *beside), cause, now)))
+    return tuple(filter(None, told((*first, *own, *rest, *beside), now, cause.told_pct)))
 
 
 def _outside(now: Measured) -> Iterator[Cause]:
