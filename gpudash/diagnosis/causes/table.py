@@ -124,7 +124,11 @@ INPUT = Limit(
     part=DATA,
 )
 LOADERS = INPUT._replace(
-    clauses=("{maker}", "{device} waits for data {starved} of {step} ms", *INPUT.clauses[2:])
+    clauses=(
+        "loader workers use {pct} of the CPU time",
+        "{device} waits for data {starved} of {step} ms",
+        *INPUT.clauses[2:],
+    )
 )
 """Loader workers have the cores of a training that waits less for them."""
 COPYING = Limit(
