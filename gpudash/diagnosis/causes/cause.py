@@ -37,8 +37,6 @@ class Limit(NamedTuple):
     """Whether it is no part of a step."""
     beside: tuple[str, ...] = ()
     """Clauses about it where something else is the limit."""
-    meets_code: bool = False
-    """Whether a line of the script's own code may be the cause."""
 
 
 class Cause(NamedTuple):
@@ -56,8 +54,8 @@ class Cause(NamedTuple):
 
     @property
     def told_pct(self) -> float:
-        """No less than what makes it the limit: no title is refuted by its evidence."""
-        return max(self.takes_pct, self.pct or 0.0)
+        """What it takes, if that is enough to limit: no title is refuted by its evidence."""
+        return self.takes_pct if self.takes_pct >= self.limit.least_pct else self.pct or 0.0
 
 
 def saving(limit: Limit, model: Model) -> Cause:

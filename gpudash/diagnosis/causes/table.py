@@ -161,28 +161,28 @@ OWN_CODE = Limit(
     "bound by your own code",
     (
         "your own code runs {ms} of {step} ms beside launches",
+        "{own_line}",
         "{if_on_gpu}the device is at work {at_work} of it",
         "{if_on_gpu}{ask} if it waits or copies",
     ),
     "your code runs, and the device idles",
     least_pct=25.0,
     part=CODE,
-    meets_code=True,
 )
 LAUNCHING = Limit(
     "launch",
     "launch-bound",
-    ("the GPU has no work {ms} of {step} ms", "{launches} launches take {launch} ms"),
+    ("the GPU has no work {ms} of {step} ms", "{own_line}", "{launches} launches take {launch} ms"),
     "the device has no work launched",
     least_pct=25.0,
     part=LAUNCH,
-    meets_code=True,
 )
 HOST = LAUNCHING._replace(
     word="host",
     title="launch- or sync-bound",
     clauses=(
         "the host is busy {pct} of {step} ms",
+        "{own_line}",
         "{waits}",
         "a kernel runs {util} of the time",
         "{ask}",
@@ -194,6 +194,7 @@ SYNC = Limit(
     "sync-bound",
     (
         "without its waits {without_waits}",
+        "{own_line}",
         "the host waits {wait_0}",
         *(f"{{wait_{number}}}" for number in range(1, MOST_WAITS)),
     ),
@@ -201,7 +202,6 @@ SYNC = Limit(
     least_pct=10.0,
     part=WAIT,
     rank=4,  # it goes without less work
-    meets_code=True,
 )
 UNITS = ("{units}", "{mfu}", "{mfu_by_phase}")
 GPU = Limit(
@@ -231,6 +231,7 @@ CPU = Limit(
     "CPU-bound",
     (
         "the CPU computes {pct} of {step} ms",
+        "{own_line}",
         "{if_starved}besides, it waits for data {starved} ms",
         "{if_short}{maker}",
         "{if_starved}making a batch waits more than it computes: {slow_batches}",
@@ -239,19 +240,18 @@ CPU = Limit(
     "the CPU computes",
     least_pct=50.0,  # the larger part of a step
     part=DEVICE._replace(slowed=("host",)),
-    meets_code=True,
 )
 NONE = Limit(
     "none",
     "unclear, because no part fills the step",
     (
         "{working} {worked}",
+        "{own_line}",
         "communication {communication}",
         "{if_on_gpu}host {host}",
         "data {data}",
         "unattributed {unattributed}",
     ),
-    meets_code=True,
 )
 UNKNOWN = Limit("unknown", "unclear, because no times within a step are measured")
 
@@ -270,9 +270,7 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
     others = (one for one in (SHARED_GPU, STRAGGLER) if one.word != cause.limit.word)
     beside = (clause for one in others for clause in one.beside)
-    own = ("{own_line}",) if cause.limit.meets_code else ()
-    first, rest = cause.limit.clauses[:1], cause.limit.clauses[1:]
-    return tuple(filter(None, told((*first, *own, *rest, *beside), now, cause.told_pct)))
+    return tuple(filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct)))
 
 
 def _outside(now: Measured) -> Iterator[Cause]:
@@ -292,7 +290,7 @@ def _outside(now: Measured) -> Iterator[Cause]:
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
     data, taken_pct = saving(INPUT, model), now.step.taken_pct or 0.0
-    yield Cause(LOADERS, taken_pct) if taken_pct > data.told_pct else data
+    yield Cause(LOADERS, taken_pct) if taken_pct > data.takes_pct else data
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
@@ -309,7 +307,10 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield cause
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
+    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
+    # where the driver's counter reads less, work between events is what fills a step
+    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
