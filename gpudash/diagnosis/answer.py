@@ -16,7 +16,7 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import Proposals, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
-from gpudash.diagnosis.slopes import held_against, proof_clauses, proof_of, shown_by
+from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown_by
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.protocol.answer import Answer
 from gpudash.ranks.recent import NOW_S
@@ -123,6 +123,7 @@ def find(
         share = fmt.percent(100 * model.residual)
         title = f"unclear, because {share} of the step is unexplained"
         cause = Cause(NONE._replace(title=title), None)
+    shown = () if proof is None else (proof_clause(said.limit, proof, snapshot.slowing),)
     limit, proposed = cause.limit, Proposals()
     if model is not None and cause is said:
         proposed = proposals(model, snapshot, step, outside=limit.is_outside)
@@ -130,7 +131,7 @@ def find(
     answer = Answer(
         limit=limit.word,
         title=limit.title,
-        evidence=(*proof_clauses(said.limit, proof, snapshot.slowing), *evidence(cause, now)),
+        evidence=(*shown, *evidence(cause, now)),
         slopes=slopes,
         is_proven=proof == "proven" or (proof == "withdrawn" and limit.word != NONE.word),
         why=tuple(reasons(known, limit.word, now, parts)),

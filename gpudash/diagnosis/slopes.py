@@ -63,7 +63,7 @@ def shown_by(
     on_gpu: bool,
 ) -> Cause:
     """Return the cause that the one proven part names; its evidence may be the slope alone."""
-    proven = _proven(slopes)
+    proven = proven_parts(slopes)
     if len(proven) != 1:
         return Cause(NONE._replace(title="unclear, because slowing shows something else"), None)
     limit = (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
@@ -71,18 +71,12 @@ def shown_by(
     return next((one for one in known if one.binds and one.limit.word == limit.word), by_slope)
 
 
-def proven_parts(slopes: tuple[Slope, ...]) -> str:
-    return f"proven: {', '.join(_proven(slopes))}" if _proven(slopes) else "nothing is proven"
-
-
-def _proven(slopes: tuple[Slope, ...]) -> list[Slowable]:
+def proven_parts(slopes: tuple[Slope, ...]) -> list[Slowable]:
     return [one.part for one in slopes if _ends(one)[0] > PROVEN]
 
 
-def proof_clauses(limit: Limit, proof: Proof | None, slowing: SlowingShown | None) -> Iterator[str]:
-    if proof is not None:
-        shown = ", ".join(slope_clauses(limit.part, slowing))
-        yield f"{limit.title} is {proof}: {shown}"
+def proof_clause(limit: Limit, proof: Proof | None, slowing: SlowingShown | None) -> str:
+    return f"{limit.title} is {proof}: {', '.join(slope_clauses(limit.part, slowing))}"
 
 
 def slope_clauses(part: Part | None, slowing: SlowingShown | None) -> Iterator[str]:
@@ -105,17 +99,15 @@ def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:
-    """For an interval that is not known, return ends that prove nothing."""
+    """For an interval that is not known, return ends that prove nothing, and agree with all."""
     if slope is None or slope.low is None or slope.high is None:
         return 0.0, 1.0
     return slope.low, slope.high
 
 
 def _agrees(times: Times, slope: Slope) -> bool:
-    if slope.low is None or slope.high is None:
-        return True
-    modelled = grown_by(times, GROWS[slope.part])
-    return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY
+    low, high = _ends(slope)
+    return low - LEEWAY <= grown_by(times, GROWS[slope.part]) <= high + LEEWAY
 
 
 def _shown(slope: Slope, text: Callable[[float], str]) -> str:

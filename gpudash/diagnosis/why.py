@@ -43,7 +43,9 @@ def reasons(
         yield from (_part_line(one, model, slopes) for one in parts)
         yield from (f"  {one.part}: {one.why_not}" for one in slopes if one.why_not)
         if slopes:
-            yield f"  1: a step grows by the whole delay, 0: by none; {proven_parts(slopes)}"
+            proven = ", ".join(proven_parts(slopes))
+            said = f"proven: {proven}" if proven else "nothing is proven"
+            yield f"  1: a step grows by the whole delay, 0: by none; {said}"
         if model.residual >= LEAST_MS:
             yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
         yield ""
