@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gpudash.diagnosis.parts import Part, Times
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.trace.summary import Summary
 
 AT_WORK = 0.9
 """A device at work for this part of a step is the limit: the rest is within the model's error."""
@@ -20,6 +21,7 @@ GROWTH = 0.1
 """Of a step: a proof by slowing delays a part as much."""
 AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
+UNTRACED = Summary(steps=0, step_ms=0.0, on_device=False)
 PYTHON = 2.0
 """The host's time around launches, in multiples of its time in torch's operators: Python takes as
 long again. In benchmarks/causes it takes 0.5 to 1.5 times as long."""
@@ -108,7 +110,7 @@ def _scenarios(
     if times.is_one:
         waits = True
     elif step.profile is not None:
-        waits = _waited_ms(step, copied_ms) >= WAITED * times.step
+        waits = _waited_ms(step.profile, copied_ms) >= WAITED * times.step
     if step.on_gpu and works_ms >= full_share(step) * times.step:
         # the device hides a host that is faster than it, however long that waits to launch
         device_ms = rest_ms + copied_ms - times.copy - times.communication
@@ -175,23 +177,18 @@ def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -
     inflates the host's work, and lacks the wait for the first step.
     """
     most_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms, rest_ms)
-    profile = step.profile
-    if profile is None:
-        return most_ms, code_ms
-    if profile.host_ms is not None:
-        most_ms = min(most_ms, profile.host_ms - (profile.loader_ms or 0.0) - copy_ms)
-    most_ms = max(most_ms - _waited_ms(step, copy_ms), 0.0)
-    calls_ms = sum(one.self_ms for one in profile.operators)
+    traced = step.profile or UNTRACED
+    if traced.host_ms is not None:
+        most_ms = min(most_ms, traced.host_ms - (traced.loader_ms or 0.0) - copy_ms)
+    most_ms = max(most_ms - _waited_ms(traced, copy_ms), 0.0)
+    calls_ms = sum(one.self_ms for one in traced.operators)
     return most_ms, min(code_ms + calls_ms, most_ms)
 
 
-def _waited_ms(step: RecentStep, copy_ms: float) -> float:
+def _waited_ms(traced: Summary, copy_ms: float) -> float:
     """Include copies from memory that is not pinned, which wait for earlier work, too."""
-    profile = step.profile
-    if profile is None:
-        return 0.0
-    in_copies_ms = (profile.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
-    return (profile.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
+    in_copies_ms = (traced.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
+    return (traced.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
 
 
 def _takes_all(step: RecentStep) -> bool:
@@ -203,8 +200,8 @@ def _takes_all(step: RecentStep) -> bool:
 def _blocks(step: RecentStep) -> bool:
     if step.profile is None:
         return step.pinned is False
-    copies = [one for one in step.profile.copies if one.direction == "to device"]
-    return any(one.is_pinned is False for one in copies)
+    copies = step.profile.copies
+    return any(one.direction == "to device" and one.is_pinned is False for one in copies)
 
 
 def _works_ms(step: RecentStep) -> float | None:

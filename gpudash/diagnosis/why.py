@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
-from gpudash.diagnosis.causes.facts import ASK_PROFILE, MOST_WAITS, place, told
+from gpudash.diagnosis.causes.facts import MOST_WAITS, place, told
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import PARTS
-from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
-from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 
 DIGITS = 4
+MEANS = ("means over {steps} steps; the first that limits is the answer", "{collectives}")
+MORE = ("{if_on_gpu}waits, launches and communication within a step: {ask}",)
 LEAST_MS = 0.01
 """Of a step's duration, as a part: a saving below it is not shown, …"""
 LARGE = 0.1
@@ -53,11 +53,9 @@ def reasons(
     marked = next((one for one in causes if one.limit.word == limit), None)
     yield from (_cause_line(one, width, is_limit=one is marked) for one in causes)
     yield ""
-    yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
-    yield from told(("{collectives}",), now)
+    yield from told(MEANS, now)
     yield from _code_lines(snapshot.code)
-    profile = step.profile
-    yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
+    yield from _profile_lines(step.profile) if step.profile is not None else told(MORE, now)
 
 
 def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
@@ -101,8 +99,3 @@ def _profile_lines(profile: Summary) -> Iterator[str]:
         size = f"copies {fmt.significant(copy.mib)} MiB {copy.direction}"
         how = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
         yield f"  {size} {how}"
-
-
-def _only_a_profile(snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
-    if step.on_gpu and "profile" in snapshot.can:
-        yield f"waits, launches and communication within a step: {ASK_PROFILE}"

@@ -32,6 +32,8 @@ SHARED_PCT = CORE_WAIT_WARNS_PCT
 """Percent of the time in which others have work on the device: as for cores that others have."""
 LEAST_DATA_PCT = 10.0
 """As other tools have it: a wait for data of 10 % of the step is named."""
+LEAST_OTHERS = 0.1
+"""Cores that other jobs use at least where they are given as a number."""
 LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
@@ -102,6 +104,12 @@ def _busiest(now: Measured) -> str:
     names = [f"{fmt.plain(fmt.clip(one.name, LONGEST_NAME))} (pid {one.pid})" for one in jobs]
     others = (f", {name} {one.cores:.1f}" for name, one in zip(names[1:], jobs[1:], strict=True))
     return f"{names[0]} uses {jobs[0].cores:.1f} cores{''.join(others)}"
+
+
+def _other_jobs(now: Measured) -> str:
+    jobs = now.snapshot.other_jobs
+    is_seen = jobs is not None and jobs.used_cores >= LEAST_OTHERS  # not in other containers
+    return fmt.cores(100 * jobs.used_cores, jobs.cores) if jobs and is_seen else "cores"
 
 
 def _with_every_core(now: Measured) -> str:
@@ -325,11 +333,13 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
 }
 """A clause with `{if_several}` is told of several ranks alone, with `{unless_several}` of one."""
 FACTS: Mapping[str, Callable[[Measured], str]] = {
+    "steps": lambda now: f"{now.step.steps:,.0f}",
     "step": lambda now: fmt.milliseconds(now.step.step_ms),
     "who": _who,
     "device": lambda now: "the GPU" if now.step.on_gpu else "the training",
     # the cores, and who makes batches on them
     "busiest": _busiest,
+    "other_jobs": _other_jobs,
     "core_wait": lambda now: _pct(now.step.core_wait_pct),
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
     "with_every_core": _with_every_core,

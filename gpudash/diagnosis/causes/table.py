@@ -3,9 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
-from gpudash.diagnosis.causes.facts import MOST_WAITS, SHARED_PCT, told
+from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, SHARED_PCT, told
 from gpudash.diagnosis.model import Model, full_share
 from gpudash.diagnosis.parts import CODE, COMMUNICATION, COPY, DATA, DEVICE, LAUNCH, WAIT
 from gpudash.diagnosis.recent_step import RecentStep
@@ -19,8 +18,6 @@ THROTTLED_PCT = 30.0
 DRAM = 0.6
 """Share of the memory's peak while SMs are active: Nsight Compute calls a unit a kernel's limit
 from 60 % on."""
-LEAST_OTHERS = 0.1
-"""Cores that other jobs use at least where they are given as a number."""
 
 # ── outside of a step ───────────────────────────────────────────────────────────────────
 
@@ -343,8 +340,8 @@ def _why_slow(step: RecentStep) -> Limit:
 
 def caution(cause: Cause, now: Measured) -> str:
     """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
-    is_calm = (now.step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
-    return "" if is_calm and cause.limit.word != CORES.word else _crowded(now.snapshot, "an A/B")
+    is_crowded = cause.limit.word == CORES.word or CONDITIONS["crowded"](now)
+    return next(told(_crowded("an A/B"), now)) if is_crowded else ""
 
 
 def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
@@ -353,13 +350,12 @@ def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
     waits_pct = mean(series.of("core_wait_pct")[first:])
     if waits_pct is None and snapshot.host is not None:
         waits_pct = snapshot.host.number("core_wait_pct")
-    return _crowded(snapshot, "the A/B") if (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT else ""
+    is_crowded = (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+    return next(told(_crowded("the A/B"), Measured(snapshot, RecentStep()))) if is_crowded else ""
 
 
-def _crowded(snapshot: Snapshot, which: str) -> str:
-    if len(snapshot.ranks) > 1:
-        return f"too few cores: until other jobs end, {which} has a wide interval"
-    jobs, take = snapshot.other_jobs, "cores"
-    if jobs is not None and jobs.used_cores >= LEAST_OTHERS:  # those of other containers are unseen
-        take = fmt.cores(100 * jobs.used_cores, jobs.cores)
-    return f"other jobs take {take}: until they end, {which} has a wide interval"
+def _crowded(which: str) -> tuple[str, ...]:
+    return (
+        f"{{if_several}}too few cores: until other jobs end, {which} has a wide interval",
+        f"other jobs take {{other_jobs}}: until they end, {which} has a wide interval",
+    )
