@@ -14,7 +14,7 @@ from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limi
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.proposals import Proposals, proposals
+from gpudash.diagnosis.proposals import NO_PROPOSALS, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown_by
 from gpudash.diagnosis.why import parts_of, reasons
@@ -124,10 +124,10 @@ def find(
         title = f"unclear, because {share} of the step is unexplained"
         cause = Cause(NONE._replace(title=title), None)
     shown = () if proof is None else (proof_clause(said.limit, proof, snapshot.slowing),)
-    limit, proposed = cause.limit, Proposals()
+    limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
+    tries, minor = NO_PROPOSALS
     if model is not None and cause is said:
-        proposed = proposals(model, snapshot, step, outside=limit.is_outside)
-    parts = () if model is None else tuple(parts_of(model))
+        tries, minor = proposals(model, snapshot, step, outside=limit.is_outside)
     answer = Answer(
         limit=limit.word,
         title=limit.title,
@@ -138,9 +138,9 @@ def find(
         parts=parts,
         step_ms=step.step_ms,
         lanes=lanes_of(snapshot, step),
-        tries=proposed.tries,
-        minor=proposed.minor,
-        caution=caution(cause, now) if proposed.tries else "",
+        tries=tries,
+        minor=minor,
+        caution=caution(cause, now) if tries else "",
     )
     measured = frozenset({NONE.word, *(one.limit.word for one in known if one.pct)})
     return Found(answer, measured, FIGURES_S if step.steps * step.step_ms >= 1e3 * NOW_S else NOW_S)

@@ -10,7 +10,14 @@ from typing import Literal, NamedTuple
 
 from gpudash import format as fmt
 from gpudash.diagnosis.input_effects import free_batches, more_workers, pinned, steady_batches
-from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, change_pct
+from gpudash.diagnosis.lever_change import (
+    NOTHING,
+    Estimate,
+    LeverChange,
+    Outcome,
+    change_pct,
+    without,
+)
 from gpudash.diagnosis.model import played_ms
 from gpudash.diagnosis.parts import COMMUNICATION, DATA, DEVICE, LAUNCH, WAIT, Part, Times
 from gpudash.diagnosis.pass_effects import (
@@ -100,21 +107,15 @@ def _batched(change: LeverChange) -> Outcome | None:
     return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
 
 
-def _never_waiting(change: LeverChange) -> Outcome | None:
+def _never_waiting(_change: LeverChange) -> Outcome:
     """If the host went on launching where it now waits for the device."""
-    if not any(one.waits for one in change.model.scenarios):
-        return NOTHING
-    source = "the host would launch ahead of the device"
-    return Outcome(lambda times: played_ms(WAIT.without(times)), source=source)
+    return without(WAIT, "the host would launch ahead of the device")
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
     """Hide the shorter half of the step, as far as SMs are free for it."""
     step = change.step
-    halves_ms = [_half_ms(change, lane) for lane in ("prepare", "train")]
-    if not min(halves_ms):
-        return NOTHING
-    hidden_ms = min(halves_ms)
+    hidden_ms = min(_half_ms(change, lane) for lane in ("prepare", "train"))
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
     if step.sm_active_pct is not None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
@@ -186,8 +187,6 @@ def _one_update(change: LeverChange) -> Outcome | None:
 def _half_the_bytes(change: LeverChange) -> Outcome | None:
     """Halve the exposed communication and hide the casts, at best."""
     exposed_ms = change.times.communication
-    if not exposed_ms:
-        return NOTHING
     source = f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms {change.of_step}"
     casts_ms = traffic_ms(change.step, COMPRESSION)
     if casts_ms is not None:
