@@ -16,7 +16,7 @@ The last lines are a table of verdict against cause in Markdown.
 import argparse
 import time
 from collections import Counter
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 from ratios import ratio_with_interval
 from truth import truths
@@ -25,10 +25,9 @@ from watched_cause import LOOK_S, WatchedCause, cause_of, watching
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.paired_t import block_order
-from gpudash.diagnosis.answer import TITLES
-from gpudash.diagnosis.causes import Limit
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.parts import WAIT
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.protocol.answer import Gain, Try
 from gpudash.trace.summary import Summary
@@ -135,11 +134,13 @@ class Watched:
         began_s = time.monotonic()
         patience_s = START_S
         while time.monotonic() - began_s < patience_s and self._watched.goes_on():
-            kind = self._look().kind
-            if kind in get_args(Limit) or kind == "paused":
+            shown = self._look()
+            limit = shown.answer.limit if shown.answer is not None else ""
+            if shown.kind in (limit, "paused"):
                 if not said:
                     patience_s = time.monotonic() - began_s + seconds
-                said[_verdict(kind)] += 1
+                title = shown.kind if shown.kind == "paused" else shown.title
+                said[title.partition(",")[0]] += 1
         return said.most_common(1)[0][0] if said.total() >= ALL_ALIKE else "none"
 
     def profile(self) -> bool:
@@ -204,7 +205,7 @@ def without(kind: str, step: RecentStep) -> Gain | None:
     """Return the gain without a limit that no lever moves; None if it is another or unknown."""
     step_ms, least_pct = step.step_ms, 1.0
     if kind == "sync" and step_ms and (model := model_of(step)) is not None:
-        least_pct = 1 - model.without("wait").high / step_ms
+        least_pct = 1 - model.without(WAIT).high / step_ms
     elif kind == "paused" and step.aside_pct is not None and step.asides:
         least_pct = 1 - step.aside_pct * (1 + 1 / step.asides) / 100
     elif kind == "cores" and step.core_wait_pct is not None:
@@ -216,11 +217,6 @@ def without(kind: str, step: RecentStep) -> Gain | None:
 
 def _lies_in(gain: Gain, change: float) -> bool:
     return (gain.low_pct or 0.0) <= 100 * change <= gain.high_pct
-
-
-def _verdict(kind: str) -> str:
-    titles = {str(limit): title for limit, title in TITLES.items()}
-    return titles.get(kind, kind).partition(",")[0]
 
 
 def line(found: Found, device: str) -> str:

@@ -10,8 +10,16 @@ from typing import Literal, NamedTuple
 
 from gpudash import format as fmt
 from gpudash.diagnosis.input_effects import free_batches, more_workers, pinned, steady_batches
-from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, change_pct
-from gpudash.diagnosis.model import PartName, Times, played_ms
+from gpudash.diagnosis.lever_change import (
+    NOTHING,
+    Estimate,
+    LeverChange,
+    Outcome,
+    change_pct,
+    without,
+)
+from gpudash.diagnosis.model import played_ms
+from gpudash.diagnosis.parts import COMMUNICATION, DATA, DEVICE, LAUNCH, WAIT, Part, Times
 from gpudash.diagnosis.pass_effects import (
     FROZEN,
     all_products,
@@ -43,11 +51,16 @@ class Effect(NamedTuple):
     why: str
     """In words, for the user."""
     estimate: Estimate | None = None
-    shortens: tuple[PartName, ...] = ("device",)
+    shortens: tuple[Part, ...] = (DEVICE,)
     """The parts that it can shorten."""
     compiles: bool = False
     on: Literal["cpu", "cuda"] | None = None
     """The only device on which it helps; None for both."""
+
+    @property
+    def loads(self) -> bool:
+        """Whether it is about how batches are made."""
+        return DATA in self.shortens
 
 
 def gain_of(change: LeverChange) -> Gain | None:
@@ -94,21 +107,15 @@ def _batched(change: LeverChange) -> Outcome | None:
     return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
 
 
-def _never_waiting(change: LeverChange) -> Outcome | None:
+def _never_waiting(_change: LeverChange) -> Outcome:
     """If the host went on launching where it now waits for the device."""
-    if not any(one.waits for one in change.model.scenarios):
-        return NOTHING
-    source = "the host would launch ahead of the device"
-    return Outcome(lambda times: played_ms(times._replace(waits=False)), source=source)
+    return without(WAIT, "the host would launch ahead of the device")
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
     """Hide the shorter half of the step, as far as SMs are free for it."""
     step = change.step
-    halves_ms = [_half_ms(change, lane) for lane in ("prepare", "train")]
-    if not min(halves_ms):
-        return NOTHING
-    hidden_ms = min(halves_ms)
+    hidden_ms = min(_half_ms(change, lane) for lane in ("prepare", "train"))
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
     if step.sm_active_pct is not None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
@@ -129,12 +136,12 @@ def _one_launch(change: LeverChange) -> Outcome | None:
     launch_ms = profile.launch_ms if profile is not None else None
 
     def at_worst(times: Times) -> float:
-        return played_ms(times._replace(host=max(times.host - (launch_ms or 0.0), times.code)))
+        return played_ms(times._replace(launch=max(times.launch - (launch_ms or 0.0), 0.0)))
 
     if launch_ms is not None:
         source += f"; launching takes {fmt.milliseconds(launch_ms)} ms"
     return Outcome(
-        lambda times: played_ms(times._replace(host=times.code)),
+        lambda times: played_ms(LAUNCH.without(times)),
         at_worst if launch_ms is not None else None,
         source,
     )
@@ -180,8 +187,6 @@ def _one_update(change: LeverChange) -> Outcome | None:
 def _half_the_bytes(change: LeverChange) -> Outcome | None:
     """Halve the exposed communication and hide the casts, at best."""
     exposed_ms = change.times.communication
-    if not exposed_ms:
-        return NOTHING
     source = f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms {change.of_step}"
     casts_ms = traffic_ms(change.step, COMPRESSION)
     if casts_ms is not None:
@@ -193,14 +198,15 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
     )
 
 
-DATA: tuple[PartName, ...] = ("data",)
 BF16 = partial(faster_products, to="bf16", acts_on=of_models)
 EFFECTS: Mapping[str, Effect] = {
-    "more workers": Effect("more batches are made at a time", more_workers, DATA),
-    "batches ahead": Effect("evens out batches that take longer", steady_batches, DATA),
-    "no loading": Effect("a test: the rate without any loading", free_batches, DATA),
-    "less loading": Effect("same samples, less work for the workers", free_batches, DATA),
-    "loading on the device": Effect("the device does it for a batch at once", free_batches, DATA),
+    "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
+    "batches ahead": Effect("evens out batches that take longer", steady_batches, (DATA,)),
+    "no loading": Effect("a test: the rate without any loading", free_batches, (DATA,)),
+    "less loading": Effect("same samples, less work for the workers", free_batches, (DATA,)),
+    "loading on the device": Effect(
+        "the device does it for a batch at once", free_batches, (DATA,)
+    ),
     "pinned copy": Effect("the copy no longer holds up the host", pinned, on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched),
     "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
@@ -217,8 +223,8 @@ EFFECTS: Mapping[str, Effect] = {
     "bf16": Effect("half the bits for cores and memory", BF16),
     "image order": Effect("saves transposes"),
     "half the bytes": Effect("half the bytes to send", _half_the_bytes, on="cuda"),
-    "fewer collectives": Effect("fewer and larger collectives", shortens=("communication",)),
-    "fewer gradient copies": Effect("saves a copy of each gradient", shortens=("communication",)),
+    "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
+    "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),
     "fewer kernels in frozen models": Effect(
         "fewer kernels to launch", partial(fewer_kernels, passes=FROZEN), compiles=True
     ),

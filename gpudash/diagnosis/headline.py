@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.diagnosis.evidence import caution_in_ab
+from gpudash.diagnosis.causes.table import caution_in_ab
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.answer import Answer, Lane, Try

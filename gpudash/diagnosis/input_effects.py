@@ -3,8 +3,9 @@
 from math import ceil
 
 from gpudash import format as fmt
-from gpudash.diagnosis.lever_change import NOTHING, LeverChange, Outcome, Played
-from gpudash.diagnosis.model import Times, played_ms
+from gpudash.diagnosis.lever_change import NOTHING, LeverChange, Outcome, Played, without
+from gpudash.diagnosis.model import played_ms
+from gpudash.diagnosis.parts import COPY, DATA, Times
 from gpudash.diagnosis.profiled_step import pin_ms, pinned_copy_ms, pinning_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
@@ -79,7 +80,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
     def with_(added: float, handed_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)
         return lambda times: max(
-            played_ms(times._replace(data=0.0, loader=0.0)) + handed_ms, makes_ms, on_all_cores_ms
+            played_ms(DATA.without(times)) + handed_ms, makes_ms, on_all_cores_ms
         )
 
     added = after - before
@@ -98,23 +99,17 @@ def more_workers(change: LeverChange) -> Outcome | None:
 def steady_batches(change: LeverChange) -> Outcome | None:
     """Gain nothing if the loader is too slow on average; else it depends on uneven batches."""
     times = change.times
-    if not change.workers or change.step.no_core_free or times.data >= LATE * times.step:
-        return NOTHING
-    return None
+    is_slow = not change.workers or change.step.no_core_free or times.data >= LATE * times.step
+    return NOTHING if is_slow else None
 
 
 def free_batches(change: LeverChange) -> Outcome | None:
     """On a CPU the wait alone is no bound: loader workers also keep the training off the cores."""
-    held_up = _held_up(change)
-    if held_up is None or held_up[0] <= change.times.data:
-        return _fewer_waits_for_data(change)
-    held_up_ms, source = held_up
-    return Outcome(lambda times: played_ms(times) - held_up_ms, source=source)
-
-
-def _fewer_waits_for_data(change: LeverChange) -> Outcome:
     waits = f"the step waits {fmt.milliseconds(change.times.data)} ms for data {change.of_step}"
-    return Outcome(lambda times: played_ms(times._replace(data=0.0, loader=0.0)), source=waits)
+    held_up_ms, source = _held_up(change) or (0.0, "")
+    if held_up_ms <= change.times.data:
+        return without(DATA, waits)
+    return Outcome(lambda times: played_ms(times) - held_up_ms, source=source)
 
 
 def _held_up(change: LeverChange) -> tuple[float, str] | None:
@@ -144,14 +139,12 @@ def pinned(change: LeverChange) -> Outcome | None:
     At worst nothing is hidden, and both take as long as in the slowest measurement.
     """
     copying_ms, pinning = change.times.copy, pinning_of(change.step)
-    if not copying_ms:
-        return NOTHING
     if pinning is None:
         source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms {change.of_step}"
         least_ms = STAGED * copying_ms
 
         def staged(times: Times) -> float:
-            return max(played_ms(times._replace(copy=0.0)), least_ms)
+            return max(played_ms(COPY.without(times)), least_ms)
 
         return Outcome(staged, source=source)
     pinned_in_ms = pin_ms(pinning, change.workers)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
 from gpudash import format as fmt
-from gpudash.diagnosis.model import Model, Times, played_ms
+from gpudash.diagnosis.model import Model, played_ms
+from gpudash.diagnosis.parts import Part, Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Timing
 from gpudash.protocol.training import Phase
@@ -60,6 +61,11 @@ class Outcome(NamedTuple):
 
 NOTHING = Outcome(played_ms)
 """It is known to bring nothing."""
+
+
+def without(part: Part, source: str) -> Outcome:
+    return Outcome(lambda times: played_ms(part.without(times)), source=source)
+
 
 Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 """Returns what a change does; None if no measurement supports a figure."""

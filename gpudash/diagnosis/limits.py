@@ -1,6 +1,5 @@
 """Account for a run's training time by what limited it."""
 
-from collections import deque
 from typing import NamedTuple
 
 from gpudash.format import percent
@@ -18,24 +17,18 @@ class Limited(NamedTuple):
 
     answer: Answer
     """The newest one of this title."""
-    seconds: float
-    share: float
+    seconds: float = 0.0
+    share: float = 0.0
     """Of the training time that was not part of an A/B."""
-    began_s: tuple[float, ...]
+    began_s: tuple[float, ...] = ()
     """When it became the answer, oldest first: the newest moments."""
-
-
-class _Time:
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.seconds = answer, 0.0
-        self.began_s: deque[float] = deque(maxlen=MOST_MOMENTS)
 
 
 class Limits:
     """Counts steps before an answer as part of its time, and those of an A/B as nobody's."""
 
     def __init__(self) -> None:
-        self._times: dict[str, _Time] = {}  # by the answer's title
+        self._limited: dict[str, Limited] = {}  # by the answer's title
         self._trained_s = 0.0
         self._open_s = 0.0  # since the last break, before its answer
         self._since_break = 0
@@ -54,10 +47,7 @@ class Limits:
 
     def shares(self) -> list[Limited]:
         whole_s = self._trained_s or 1.0
-        found = (
-            Limited(one.answer, one.seconds, one.seconds / whole_s, tuple(one.began_s))
-            for one in self._times.values()
-        )
+        found = (one._replace(share=one.seconds / whole_s) for one in self._limited.values())
         return sorted(found, key=lambda one: -one.seconds)
 
     def main(self) -> str:
@@ -77,11 +67,13 @@ class Limits:
         """Give the time since the last answer to this one."""
         if answer is None:
             return
-        time = self._times.setdefault(answer.title, _Time(answer))
+        before = self._limited.get(answer.title, Limited(answer))
+        began_s = before.began_s
         if answer.title != self._title:
-            time.began_s.append(at_s)
-        self._title, time.answer = answer.title, answer
-        time.seconds, self._open_s = time.seconds + self._open_s, 0.0
+            began_s = (*began_s, at_s)[-MOST_MOMENTS:]
+        self._title, seconds = answer.title, before.seconds + self._open_s
+        self._limited[answer.title] = Limited(answer, seconds, began_s=began_s)
+        self._open_s = 0.0
 
 
 def said(one: Limited) -> str:

@@ -5,15 +5,12 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple
 
+from gpudash.diagnosis.parts import Part, Times
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.trace.summary import Summary
 
-PartName: TypeAlias = Literal[
-    "data", "your code", "launch", "wait", "copy", "communication", "device"
-]
-"""The parts of a step. `wait` is the host's wait for the device within the step."""
-PARTS: tuple[PartName, ...] = get_args(PartName)
 AT_WORK = 0.9
 """A device at work for this part of a step is the limit: the rest is within the model's error."""
 SAMPLED = 0.8
@@ -24,37 +21,10 @@ GROWTH = 0.1
 """Of a step: a proof by slowing delays a part as much."""
 AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
+UNTRACED = Summary(steps=0, step_ms=0.0, on_device=False)
 PYTHON = 2.0
 """The host's time around launches, in multiples of its time in torch's operators: Python takes as
 long again. In benchmarks/causes it takes 0.5 to 1.5 times as long."""
-
-
-class Times(NamedTuple):
-    """Durations of a step's parts in ms, which add up to no more than host and device had."""
-
-    step: float
-    data: float = 0.0
-    """The step was longer by it."""
-    loader: float = 0.0
-    """Loader workers make a batch as often. A host that waits for batches takes all of them."""
-    is_inline: bool = False
-    """Whether the host makes batches itself: then nothing hides that."""
-    code: float = 0.0
-    """The script's own code on the host, beside launches."""
-    host: float = 0.0
-    """All of the host's work: its own code and launches."""
-    alone: float = 0.0
-    """While the host launches for so long, the device of one that waits has nothing to do."""
-    waits: bool = False
-    """Whether the host waits for the device within each step."""
-    is_one: bool = False
-    """Whether host and device are one resource: a CPU, which never waits for itself."""
-    copy: float = 0.0
-    blocks: bool = False
-    """Whether the copy blocks the host."""
-    communication: float = 0.0
-    device: float = 0.0
-    """What the device works beside copies and communication."""
 
 
 class _Saving(NamedTuple):
@@ -68,6 +38,8 @@ class Model(NamedTuple):
     """What may be the schedule of a step."""
 
     scenarios: tuple[Times, ...]
+    works_ms: float = 0.0
+    """What the device is known to work; where that fills a step, no gap is left in a schedule."""
 
     @property
     def step_ms(self) -> float:
@@ -78,11 +50,11 @@ class Model(NamedTuple):
         """The largest part of the step that a schedule does not explain, in either direction."""
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
-    def without(self, part: PartName) -> _Saving:
-        saved = [played_ms(one) - played_ms(_without(one, part)) for one in self.scenarios]
+    def without(self, part: Part) -> _Saving:
+        saved = [played_ms(one) - played_ms(part.without(one)) for one in self.scenarios]
         return _Saving(max(min(saved), 0.0), max(*saved, 0.0))
 
-    def slope(self, part: PartName) -> _Saving:
+    def slope(self, part: Part) -> _Saving:
         """Return by how much a step grows with this part, as a share: 1 where nothing hides it."""
         grown = [grown_by(one, part) for one in self.scenarios]
         return _Saving(min(grown), max(grown))
@@ -90,8 +62,11 @@ class Model(NamedTuple):
 
 def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
     """None if too little is measured; `waits` is None if only a profile shows it."""
-    scenarios = tuple(_scenarios(step, waits=waits))
-    return Model(scenarios) if scenarios else None
+    times = _without_host(step)
+    if times is None:
+        return None
+    works_ms = times.copy + times.communication + times.device
+    return Model(tuple(_scenarios(step, times, works_ms, waits=waits)), works_ms)
 
 
 def played_ms(times: Times) -> float:
@@ -102,98 +77,91 @@ def played_ms(times: Times) -> float:
     (Baccelli et al., Synchronization and Linearity, 1992): the host's work, the device's, or the
     way through a step by the number of steps that the host may be ahead.
     """
-    launch_ms = max(times.host - times.code, 0.0)
     alone_ms = launch_alone_ms(times)
     works_ms = times.device + times.communication
     before_ms = times.data + times.code + alone_ms
     copied_ms = times.copy if times.blocks else 0.0
-    host_ms = before_ms + copied_ms + launch_ms - alone_ms
+    launch_ms = times.launch - alone_ms
+    host_ms = before_ms + copied_ms + launch_ms
     through_ms = max(before_ms + times.copy + works_ms, host_ms + times.communication)
     through_ms /= 1 if times.waits else AHEAD
-    kernels_ms = max(times.device, launch_ms - alone_ms) if times.blocks else times.device
+    kernels_ms = max(times.device, launch_ms) if times.blocks else times.device
     device_ms = times.copy + kernels_ms + times.communication
     return max(host_ms, device_ms, through_ms, times.loader)
 
 
-def grown_by(times: Times, part: PartName) -> float:
+def grown_by(times: Times, part: Part) -> float:
     delta_ms = GROWTH * times.step
-    return (played_ms(_more(times, part, delta_ms)) - played_ms(times)) / delta_ms
+    return (played_ms(part.more(times, delta_ms)) - played_ms(times)) / delta_ms
 
 
 def launch_alone_ms(times: Times) -> float:
     """Return the launches before which the device has nothing to do."""
-    return min(times.alone, max(times.host - times.code, 0.0)) if times.waits else 0.0
+    return min(times.alone, times.launch) if times.waits else 0.0
 
 
-def took_ms(times: Times, part: PartName) -> float:
-    match part:
-        case "wait":
-            is_real = times.waits and not times.is_one
-            return max(times.step - times.host - times.data, 0.0) if is_real else 0.0
-        case "your code":
-            return times.code
-        case "launch":
-            return max(times.host - times.code, 0.0)
-        case "data" | "copy" | "communication" | "device":
-            value: float = getattr(times, part)
-            return value
+def _scenarios(
+    step: RecentStep, times: Times, works_ms: float, *, waits: bool | None
+) -> Iterator[Times]:
+    copied_ms = times.copy if times.blocks else 0.0
+    rest_ms = times.step - times.data - copied_ms
+    idle_ms = max(times.step - times.data - works_ms, 0.0)
+    hosts_ms = _host_ms(step, rest_ms, copied_ms, times.code)
+    if times.is_one:
+        waits = True
+    elif step.profile is not None:
+        waits = _waited_ms(step.profile, copied_ms) >= WAITED * times.step
+    if step.on_gpu and works_ms >= full_share(step) * times.step:
+        # the device hides a host that is faster than it, however long that waits to launch
+        device_ms = rest_ms + copied_ms - times.copy - times.communication
+        filled = times._replace(device=max(device_ms, 0.0))
+        waiting = ahead = [_hosted(filled, min(ms, works_ms)) for ms in hosts_ms]
+    else:
+        most_ms = rest_ms
+        if step.on_gpu and step.host_ms is not None:
+            most_ms = min(step.host_ms, rest_ms)
+        if step.profile is None:  # a wait is known to save at most the work beside launches
+            hosts_ms = (0.0,)
+        waiting = [_hosted(times, min(max(ms, idle_ms), most_ms)) for ms in hosts_ms]
+        ahead = [_hosted(times, most_ms)]
+    if waits is not False:
+        yield from map(_waiting, waiting)
+    if waits is not True:
+        yield from ahead
 
 
-def _scenarios(step: RecentStep, *, waits: bool | None) -> Iterator[Times]:
+def _without_host(step: RecentStep) -> Times | None:
     works_ms = _works_ms(step)
     if not step.step_ms or works_ms is None:
-        return
+        return None
     data_ms = step.starved_ms or 0.0
     copy_ms, exposed_ms = step.copy_ms or 0.0, step.exposed_ms or 0.0
     works_ms = min(max(works_ms, copy_ms + exposed_ms), step.step_ms - data_ms)
     copy_ms, exposed_ms = min(copy_ms, works_ms), min(exposed_ms, max(works_ms - copy_ms, 0.0))
-    idle_ms = max(step.step_ms - data_ms - works_ms, 0.0)
-    blocks = _blocks(step)
-    code_ms = _code_ms(step, works_ms, idle_ms)
+    code_ms = _code_ms(step, works_ms, max(step.step_ms - data_ms - works_ms, 0.0))
     if not step.on_gpu:  # where the CPU idles, own code is taken to wait: for files, or asleep
         works_ms = min(works_ms, step.step_ms - data_ms - code_ms)
-    times = Times(
+    return Times(
         step=step.step_ms,
         data=data_ms,
         loader=step.step_ms if _takes_all(step) else 0.0,
         is_inline=step.workers == 0,
         code=code_ms,
+        is_one=not step.on_gpu,
         copy=copy_ms,
-        blocks=blocks,
+        blocks=_blocks(step),
         communication=exposed_ms,
         device=works_ms - copy_ms - exposed_ms,
     )
-    rest_ms = step.step_ms - data_ms - copy_ms * blocks
-    if not step.on_gpu:  # one resource does all
-        yield _waiting(times._replace(is_one=True, host=max(rest_ms - works_ms, code_ms)))
-        return
-    times = times._replace(host=rest_ms)
-    hosts_ms = _host_ms(step, rest_ms, copy_ms * blocks, code_ms)
-    if step.profile is not None:
-        waits = _waited_ms(step, copy_ms * blocks) >= WAITED * step.step_ms
-    full = SAMPLED if step.profile is None else AT_WORK
-    if _is_unseen(step) and (step.host_ms or 0.0) >= AT_WORK * step.step_ms:
-        # nothing shows whether the device works or waits between two events
-        waiting: tuple[Times, ...] = (times._replace(host=rest_ms / 2, device=rest_ms / 2),)
-        ahead: tuple[Times, ...] = (times._replace(device=0.0),)
-    elif works_ms >= full * step.step_ms:
-        # the device hides a host that is faster than it, however long that waits to launch
-        device_ms = rest_ms + copy_ms * blocks - copy_ms - exposed_ms
-        filled = times._replace(device=max(device_ms, 0.0))
-        waiting = ahead = tuple(
-            filled._replace(host=max(min(ms, works_ms), code_ms)) for ms in hosts_ms
-        )
-    else:
-        least_ms = max(idle_ms, code_ms)
-        if step.profile is None:  # a wait is known to save at most the work beside launches
-            hosts_ms = (rest_ms - max(works_ms - copy_ms * blocks, exposed_ms),)
-        most_ms = rest_ms if step.host_ms is None else min(step.host_ms, rest_ms)
-        waiting = tuple(times._replace(host=min(max(ms, least_ms), most_ms)) for ms in hosts_ms)
-        ahead = (times._replace(host=most_ms),)
-    if waits is not False:
-        yield from map(_waiting, waiting)
-    if waits is not True:
-        yield from ahead
+
+
+def full_share(step: RecentStep) -> float:
+    """Return the part of a step from which on a device that is at work is the limit."""
+    return SAMPLED if step.profile is None else AT_WORK
+
+
+def _hosted(times: Times, host_ms: float) -> Times:
+    return times._replace(launch=max(host_ms - times.code, 0.0))
 
 
 def _waiting(times: Times) -> Times:
@@ -209,27 +177,18 @@ def _host_ms(step: RecentStep, rest_ms: float, copy_ms: float, code_ms: float) -
     inflates the host's work, and lacks the wait for the first step.
     """
     most_ms = rest_ms if step.host_ms is None else min(step.host_ms - copy_ms, rest_ms)
-    profile = step.profile
-    if profile is None:
-        return most_ms, code_ms
-    if profile.host_ms is not None:
-        most_ms = min(most_ms, profile.host_ms - (profile.loader_ms or 0.0) - copy_ms)
-    most_ms = max(most_ms - _waited_ms(step, copy_ms), 0.0)
-    calls_ms = sum(one.self_ms for one in profile.operators)
+    traced = step.profile or UNTRACED
+    if traced.host_ms is not None:
+        most_ms = min(most_ms, traced.host_ms - (traced.loader_ms or 0.0) - copy_ms)
+    most_ms = max(most_ms - _waited_ms(traced, copy_ms), 0.0)
+    calls_ms = sum(one.self_ms for one in traced.operators)
     return most_ms, min(code_ms + calls_ms, most_ms)
 
 
-def _waited_ms(step: RecentStep, copy_ms: float) -> float:
+def _waited_ms(traced: Summary, copy_ms: float) -> float:
     """Include copies from memory that is not pinned, which wait for earlier work, too."""
-    profile = step.profile
-    if profile is None:
-        return 0.0
-    in_copies_ms = (profile.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
-    return (profile.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
-
-
-def _is_unseen(step: RecentStep) -> bool:
-    return step.on_gpu and step.profile is None and step.gpu_util_pct is None
+    in_copies_ms = (traced.copy_call_ms or 0.0) - copy_ms if copy_ms else 0.0
+    return (traced.blocked_ms or 0.0) + max(in_copies_ms, 0.0)
 
 
 def _takes_all(step: RecentStep) -> bool:
@@ -241,22 +200,25 @@ def _takes_all(step: RecentStep) -> bool:
 def _blocks(step: RecentStep) -> bool:
     if step.profile is None:
         return step.pinned is False
-    copies = [one for one in step.profile.copies if one.direction == "to device"]
-    return any(one.is_pinned is False for one in copies)
+    copies = step.profile.copies
+    return any(one.direction == "to device" and one.is_pinned is False for one in copies)
 
 
 def _works_ms(step: RecentStep) -> float | None:
     if step.busy_ms is not None:
         return step.busy_ms
-    waits_ms = step.data_ms or 0.0
-    is_ahead = step.host_ms is not None and step.host_ms + waits_ms < AT_WORK * (step.step_ms or 0)
-    if step.on_gpu and is_ahead and step.computing_ms is not None:
-        # no launch was late, so nothing but work lies between the device's events
-        return step.computing_ms + (step.communication_ms or 0.0)
-    share_pct = step.at_work_pct
-    if step.step_ms is None or share_pct is None:
+    share_pct, step_ms = step.at_work_pct, step.step_ms or 0.0
+    if share_pct is None:
         return None
-    return step.step_ms * share_pct / 100 + (step.communication_ms or 0.0)
+    works_ms = step_ms * share_pct / 100
+    if step.on_gpu and step.host_ms is not None:
+        if step.host_ms + (step.data_ms or 0.0) < AT_WORK * step_ms:
+            # no launch was late, so nothing but work lies between the device's events
+            works_ms = step.computing_ms or 0.0
+        elif step.gpu_util_pct is None and step.host_ms >= AT_WORK * step_ms:
+            # nothing shows whether the device works or waits between two events
+            works_ms = (step_ms - (step.starved_ms or 0.0) + (step.copy_alone_ms or 0.0)) / 2
+    return works_ms + (step.communication_ms or 0.0)
 
 
 def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
@@ -275,35 +237,3 @@ def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
     waits_ms = (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)
     rest_ms = profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms
     return max(min(phase_ms, rest_ms, idle_ms), 0.0)
-
-
-def _without(times: Times, part: PartName) -> Times:
-    match part:
-        case "wait":
-            return times._replace(waits=times.is_one)
-        case "your code":
-            return times._replace(code=0.0, host=times.host - times.code)
-        case "launch":
-            return times._replace(host=min(times.host, times.code))
-        case "data":
-            return times._replace(data=0.0, loader=0.0)
-        case "copy" | "communication" | "device":
-            gone: dict[str, Any] = {part: 0.0}
-            return times._replace(**gone)
-
-
-def _more(times: Times, part: PartName, ms: float) -> Times:
-    match part:
-        case "wait":
-            return times
-        case "your code":
-            return times._replace(code=times.code + ms, host=times.host + ms)
-        case "launch":
-            return times._replace(host=times.host + ms)
-        case "data":
-            if not times.loader and not times.is_inline:  # the loader hides it
-                return times
-            loader_ms = times.loader and times.loader + ms
-            return times._replace(data=times.data + ms, loader=loader_ms)
-        case "copy" | "communication" | "device":
-            return times._replace(**{part: getattr(times, part) + ms})

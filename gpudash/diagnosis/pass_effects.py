@@ -5,7 +5,8 @@ from typing import NamedTuple, TypeAlias
 
 from gpudash import format as fmt
 from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, Played
-from gpudash.diagnosis.model import Times, played_ms
+from gpudash.diagnosis.model import played_ms
+from gpudash.diagnosis.parts import Times
 from gpudash.diagnosis.profiled_step import Products, product_kernels, products_of
 from gpudash.protocol.inspections import Timing
 from gpudash.ranks.same_steps import WAIT
@@ -55,10 +56,9 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
     source = f"{change.works}, {fmt.milliseconds(others_ms)} ms of it no products"
 
     def play(times: Times) -> float:
-        least_ms = min(times.code + update_ms, times.host)
-        host_ms = max(times.host - passes_ms * (1 - launched), least_ms)
+        launch_ms = max(times.launch - passes_ms * (1 - launched), min(update_ms, times.launch))
         device_ms = max(times.device - min(others_ms, passes_ms), 0.0)
-        return played_ms(times._replace(host=host_ms, device=device_ms))
+        return played_ms(times._replace(launch=launch_ms, device=device_ms))
 
     return Outcome(play, source=source)
 
@@ -148,9 +148,8 @@ def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
     """Play a device that works less, and a host that launches more by this part."""
 
     def play(times: Times) -> float:
-        host_ms = times.host + (times.host - times.code) * launches
         device_ms = max(times.device - saved_ms, 0.0)
-        return played_ms(times._replace(host=host_ms, device=device_ms))
+        return played_ms(times._replace(launch=times.launch * (1 + launches), device=device_ms))
 
     return play
 
@@ -223,5 +222,5 @@ def _phases_of(timing: Timing) -> tuple[str, ...]:
 def _edited(times: Times, parts: Iterable[tuple[_Part, float]]) -> Times:
     for part, share in parts:
         device_ms = max(times.device + part.before_ms * (share - 1), 0.0)
-        times = times._replace(device=device_ms, host=max(times.host + part.more_ms, times.code))
+        times = times._replace(device=device_ms, launch=times.launch + part.more_ms)
     return times

@@ -1,7 +1,7 @@
 """Propose what an A/B should try: the levers by what they gain, for each second of trying."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
@@ -25,13 +25,8 @@ COMPILE_S = 60
 """What compiling takes in addition."""
 
 
-class Proposals(NamedTuple):
-    """What the levers of a training are worth."""
-
-    tries: tuple[Try, ...] = ()
-    """What to try, best first; what nothing is known of is last, without a gain."""
-    minor: tuple[str, ...] = ()
-    """Levers whose gain is inside the model's error."""
+Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
+NO_PROPOSALS: Proposals = (), ()
 
 
 class _Judged(NamedTuple):
@@ -57,11 +52,12 @@ def proposals(
     *,
     outside: bool = False,
 ) -> Proposals:
-    """Put first what an A/B has shown to be faster with these settings.
+    """Return what to try, best first, and levers whose gain is inside the model's error.
 
-    What one has judged otherwise comes last. Levers that change what is trained come after those
-    that leave it. Where the limit is `outside` of the step, only the loader's levers may help: it
-    may be late for the same reason.
+    What an A/B has shown to be faster with these settings comes first, what one has judged
+    otherwise last, and before that what nothing is known of: it has no gain. Levers that change
+    what is trained come after those that leave it. Where the limit is `outside` of the step, only
+    the loader's levers may help: it may be late for the same reason.
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
@@ -86,10 +82,8 @@ def proposals(
         return is_tried(one), not is_known, one.change.lever in OF_TRAINING, -one.worth
 
     ordered = sorted(judged, key=rank)
-    return Proposals(
-        (*proven.values(), *(one.change for one in ordered)),
-        tuple(lever for lever in minor if lever not in foreseen),
-    )
+    tries = (*proven.values(), *(one.change for one in ordered))
+    return tries, tuple(lever for lever in minor if lever not in foreseen)
 
 
 def _estimated(
@@ -116,7 +110,7 @@ def _estimated(
             feeds=is_fed,
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
-        loads = "data" in effect.shortens
+        loads = effect.loads
         if is_fed and loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)

@@ -1,9 +1,9 @@
 """The answer as a document for programs: `gpudash why --json`, and the JSON of a recording."""
 
 import msgspec
+from msgspec import convert
 
 from gpudash.protocol.answer import Answer, Try
-from gpudash.protocol.session import Slope
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,12 +63,9 @@ def report_of(answer: Answer) -> AnswerReport:
         proven=answer.is_proven if answer.slopes else None,
         evidence=answer.evidence,
         step_ms=answer.step_ms,
-        parts=tuple(
-            PartReport(part=one.part, took_ms=one.took_ms, low_ms=one.low_ms, high_ms=one.high_ms)
-            for one in answer.parts
-        ),
+        parts=convert(answer.parts, tuple[PartReport, ...], from_attributes=True),
         proposals=tuple(map(_proposal, answer.tries)),
-        slopes={one.part: _slope(one) for one in answer.slopes},
+        slopes={one.part: convert(one, SlopeReport, from_attributes=True) for one in answer.slopes},
     )
 
 
@@ -82,10 +79,4 @@ def _proposal(one: Try) -> ProposalReport:
         high_pct=gain.high_pct if gain is not None else None,
         measured=gain is not None and gain.measured,
         source=(gain.source if gain is not None else "") or one.why,
-    )
-
-
-def _slope(one: Slope) -> SlopeReport:
-    return SlopeReport(
-        slope=one.slope, low=one.low, high=one.high, modelled=one.modelled, why_not=one.why_not
     )

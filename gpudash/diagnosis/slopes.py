@@ -1,13 +1,15 @@
 """Hold a model and its answer against what slowing the parts of a step has shown."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from gpudash import format as fmt
-from gpudash.diagnosis.causes import Limit
-from gpudash.diagnosis.model import Model, PartName, Times, grown_by
+from gpudash.diagnosis.causes.cause import Cause, Limit
+from gpudash.diagnosis.causes.table import CPU, GPU, HOST, INPUT, NONE
+from gpudash.diagnosis.model import Model, grown_by
+from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, Part, Times
 from gpudash.protocol.commands import Slowable
 from gpudash.protocol.session import Slope, SlowingShown
 
@@ -18,37 +20,10 @@ LEEWAY = 0.15
 """A schedule agrees with a slope up to so far from its interval."""
 Proof: TypeAlias = Literal["proven", "withdrawn", "untested"]
 
-SLOWED: Mapping[Limit, tuple[Slowable, ...]] = {
-    "data": ("loader",),
-    "copy": ("device",),
-    "communication": ("device",),
-    "sync": ("host", "device"),
-    "launch": ("host",),
-    "own_code": ("host",),
-    "host": ("host",),
-    "throttled": ("device",),
-    "memory": ("device",),
-    "compute": ("device",),
-    "gpu": ("device",),
-    "cpu": ("host",),
-}
-"""What is on the critical path if this is the limit."""
-HIDDEN: frozenset[tuple[Limit, Slowable]] = frozenset({("sync", "host")})
-"""Limits whose part may be slowed where it has slack: the host is behind a wait of a phase before
-it can be delayed between two."""
-SHOWN: Mapping[Slowable, Limit] = {"loader": "data", "host": "host", "device": "gpu"}
-SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": "cpu", "device": "cpu"}
+SHOWN: Mapping[Slowable, Limit] = {"loader": INPUT, "host": HOST, "device": GPU}
+SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": CPU, "device": CPU}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
-SLOWED_PART: Mapping[str, Slowable] = {
-    "data": "loader",
-    "your code": "host",
-    "launch": "host",
-    "copy": "device",
-    "communication": "device",
-    "device": "device",
-}
-"""What is slowed for a part of a step. A copy and collectives are in line with the kernels."""
-GROWS: Mapping[Slowable, PartName] = {"loader": "data", "host": "your code", "device": "device"}
+GROWS: Mapping[Slowable, Part] = {"loader": DATA, "host": CODE, "device": DEVICE}
 """The part of a model that a delay makes longer."""
 
 
@@ -56,75 +31,83 @@ def over(slowing: SlowingShown | None) -> tuple[Slope, ...]:
     return slowing.slopes if slowing is not None and slowing.is_over else ()
 
 
-def modelled(model: Model, slopes: tuple[Slope, ...]) -> tuple[Slope, ...]:
-    return tuple(
-        replace(one, modelled=(low, high))
-        for one in slopes
-        for low, high in (model.slope(GROWS[one.part]),)
-    )
-
-
-def agreeing(model: Model, slopes: tuple[Slope, ...]) -> Model:
-    """If no schedule agrees, keep all."""
+def held_against(
+    model: Model | None, slowing: SlowingShown | None
+) -> tuple[Model | None, tuple[Slope, ...]]:
+    """Return the schedules that agree, or all if none does, and what all had foretold."""
+    slopes = over(slowing)
+    if model is None:
+        return None, slopes
     kept = tuple(one for one in model.scenarios if all(_agrees(one, slope) for slope in slopes))
-    return Model(kept or model.scenarios)
+    foretold = (replace(one, modelled=tuple(model.slope(GROWS[one.part]))) for one in slopes)
+    return model._replace(scenarios=kept or model.scenarios), tuple(foretold)
 
 
-def proof_of(limit: Limit, slopes: tuple[Slope, ...]) -> Proof | None:
+def proof_of(part: Part | None, slopes: tuple[Slope, ...]) -> Proof | None:
     """None if the slopes say neither; untested where a delay may have met slack."""
+    if part is None:
+        return None
     known = {one.part: one for one in slopes}
-    ends = {part: _ends(known.get(part)) for part in SLOWED.get(limit, ())}
-    low = [part for part, (_, high) in ends.items() if high < PROVEN]
+    ends = {slowed: _ends(known.get(slowed)) for slowed in part.slowed}
+    low = {slowed for slowed, (_, high) in ends.items() if high < PROVEN}
     if low:
-        return "untested" if all((limit, part) in HIDDEN for part in low) else "withdrawn"
-    return "proven" if ends and all(low > PROVEN for low, _ in ends.values()) else None
+        return "untested" if low <= {*part.missed} else "withdrawn"
+    return "proven" if all(low > PROVEN for low, _ in ends.values()) else None
 
 
-def shown_by(slopes: tuple[Slope, ...], *, on_gpu: bool) -> Limit:
-    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
+def shown_by(
+    slopes: tuple[Slope, ...],
+    slowing: SlowingShown | None,
+    known: Iterable[Cause],
+    *,
+    on_gpu: bool,
+) -> Cause:
+    """Return the cause that the one proven part names; its evidence may be the slope alone."""
+    proven = proven_parts(slopes)
     if len(proven) != 1:
-        return "none"
-    return (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
+        return Cause(NONE._replace(title="unclear, because slowing shows something else"), None)
+    limit = (SHOWN if on_gpu else SHOWN_ON_CPU)[proven[0]]
+    by_slope = Cause(limit._replace(clauses=tuple(slope_clauses(limit.part, slowing))), None)
+    return next((one for one in known if one.binds and one.limit.word == limit.word), by_slope)
 
 
-def proven_parts(slopes: tuple[Slope, ...]) -> str:
-    proven = [one.part for one in slopes if _ends(one)[0] > PROVEN]
-    if proven:
-        return f"proven: {', '.join(proven)}"
-    return "nothing is proven"
+def proven_parts(slopes: tuple[Slope, ...]) -> list[Slowable]:
+    return [one.part for one in slopes if _ends(one)[0] > PROVEN]
 
 
-def slope_clause(limit: Limit, slowing: SlowingShown) -> str:
-    known = {one.part: one for one in slowing.slopes}
-    told = (known[part] for part in SLOWED.get(limit, ()) if part in known)
+def proof_clause(limit: Limit, proof: Proof | None, slowing: SlowingShown | None) -> str:
+    return f"{limit.title} is {proof}: {', '.join(slope_clauses(limit.part, slowing))}"
+
+
+def slope_clauses(part: Part | None, slowing: SlowingShown | None) -> Iterator[str]:
+    if part is None or slowing is None:
+        return
 
     def grown(share: float) -> str:
         return fmt.milliseconds(share * slowing.delay_ms)
 
-    return ", ".join(
-        f"slowing the {one.part} by {grown(1.0)} ms adds {_shown(one, grown)} ms to a step"
-        for one in told
-        if one.slope is not None
-    )
+    for one in slowing.slopes:
+        if one.part in part.slowed and one.slope is not None:
+            added = _shown(one, grown)
+            yield f"slowing the {one.part} by {grown(1.0)} ms adds {added} ms to a step"
 
 
 def slowed_label(part: str, slopes: Iterable[Slope]) -> str:
-    slowed = SLOWED_PART.get(part)
-    return next((_shown(one, "{:.2f}".format) for one in slopes if one.part == slowed), fmt.ABSENT)
+    slowed = next((one.slowed for one in PARTS if one.name == part), ())
+    told = (_shown(one, "{:.2f}".format) for one in slopes if (one.part,) == slowed)
+    return next(told, fmt.ABSENT)
 
 
 def _ends(slope: Slope | None) -> tuple[float, float]:
-    """For an interval that is not known, return ends that prove nothing."""
+    """For an interval that is not known, return ends that prove nothing, and agree with all."""
     if slope is None or slope.low is None or slope.high is None:
         return 0.0, 1.0
     return slope.low, slope.high
 
 
 def _agrees(times: Times, slope: Slope) -> bool:
-    if slope.low is None or slope.high is None:
-        return True
-    modelled = grown_by(times, GROWS[slope.part])
-    return slope.low - LEEWAY <= modelled <= slope.high + LEEWAY
+    low, high = _ends(slope)
+    return low - LEEWAY <= grown_by(times, GROWS[slope.part]) <= high + LEEWAY
 
 
 def _shown(slope: Slope, text: Callable[[float], str]) -> str:

@@ -3,18 +3,19 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
-from gpudash.diagnosis.causes import Cause, Limit
-from gpudash.diagnosis.evidence import ASK_PROFILE, MOST_WAITS, Measured, collectives_line, place
-from gpudash.diagnosis.model import PARTS, Model, took_ms
-from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.causes.cause import Cause, Measured
+from gpudash.diagnosis.causes.facts import MOST_WAITS, place, told
+from gpudash.diagnosis.model import Model
+from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
-from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 
 DIGITS = 4
+MEANS = ("means over {steps} steps; the first that limits is the answer", "{collectives}")
+MORE = ("{if_on_gpu}waits, launches and communication within a step: {ask}",)
 LEAST_MS = 0.01
 """Of a step's duration, as a part: a saving below it is not shown, …"""
 LARGE = 0.1
@@ -23,38 +24,38 @@ LARGE = 0.1
 
 def parts_of(model: Model) -> Iterator[Without]:
     for part in PARTS:
-        saving, takes_ms = model.without(part), took_ms(model.scenarios[0], part)
-        is_known = all(took_ms(one, part) == takes_ms for one in model.scenarios)
+        saving, takes_ms = model.without(part), part.ms(model.scenarios[0])
+        is_known = all(part.ms(one) == takes_ms for one in model.scenarios)
         is_large = is_known and takes_ms >= LARGE * model.step_ms
         if is_large or saving.high >= LEAST_MS * model.step_ms:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
             # a recording holds each answer: further digits say nothing
-            yield Without(part, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
+            yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
 
 
 def reasons(
-    causes: Sequence[Cause], limit: Limit, measured: Measured, code: CodeLines | None = None
+    causes: Sequence[Cause], limit: str, now: Measured, parts: Iterable[Without]
 ) -> Iterator[str]:
-    snapshot, step, model = measured
+    snapshot, step, model = now
     if model is not None:
         slopes = over(snapshot.slowing)
         yield f"{'without':<16}{'it takes':<10}{'a step would take':<32}if slowed"
-        yield from (_part_line(one, model, slopes) for one in parts_of(model))
+        yield from (_part_line(one, model, slopes) for one in parts)
         yield from (f"  {one.part}: {one.why_not}" for one in slopes if one.why_not)
         if slopes:
-            yield f"  1: a step grows by the whole delay, 0: by none; {proven_parts(slopes)}"
+            proven = ", ".join(proven_parts(slopes))
+            said = f"proven: {proven}" if proven else "nothing is proven"
+            yield f"  1: a step grows by the whole delay, 0: by none; {said}"
         if model.residual >= LEAST_MS:
             yield f"  the model's step is off by {fmt.percent(100 * model.residual)}"
         yield ""
-    width = max((len(one.label) for one in causes), default=0)
-    marked = next((one for one in causes if one.limit == limit), None)
+    width = max((len(one.limit.label) for one in causes), default=0)
+    marked = next((one for one in causes if one.limit.word == limit), None)
     yield from (_cause_line(one, width, is_limit=one is marked) for one in causes)
     yield ""
-    yield f"means over {step.steps:,.0f} steps; the first that limits is the answer"
-    yield from filter(None, (collectives_line(snapshot),))
-    yield from _code_lines(code)
-    profile = step.profile
-    yield from _profile_lines(profile) if profile is not None else _only_a_profile(snapshot, step)
+    yield from told(MEANS, now)
+    yield from _code_lines(snapshot.code)
+    yield from _profile_lines(step.profile) if step.profile is not None else told(MORE, now)
 
 
 def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
@@ -66,10 +67,10 @@ def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
 
 
 def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
-    found = f", limits from {fmt.percent(one.from_pct)}{': the limit' if is_limit else ''}"
+    found = f", limits from {fmt.percent(one.limit.least_pct)}{': the limit' if is_limit else ''}"
     if one.pct is None:
         found = ", not measured"
-    return f"{'▸' if is_limit else ' '} {one.label:<{width}} {fmt.percent(one.pct):>6}{found}"
+    return f"{'▸' if is_limit else ' '} {one.limit.label:<{width}} {fmt.percent(one.pct):>6}{found}"
 
 
 def _code_lines(code: CodeLines | None) -> Iterator[str]:
@@ -98,8 +99,3 @@ def _profile_lines(profile: Summary) -> Iterator[str]:
         size = f"copies {fmt.significant(copy.mib)} MiB {copy.direction}"
         how = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
         yield f"  {size} {how}"
-
-
-def _only_a_profile(snapshot: Snapshot, step: RecentStep) -> Iterator[str]:
-    if step.on_gpu and "profile" in snapshot.can:
-        yield f"waits, launches and communication within a step: {ASK_PROFILE}"

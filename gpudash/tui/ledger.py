@@ -116,7 +116,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
 
 def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
     helps = helps_of(row.lever).values()
-    about_loading = bool(helps) and all("data" in EFFECTS[one].shortens for one in helps)
+    about_loading = bool(helps) and all(EFFECTS[one].loads for one in helps)
     is_fed = settings.get("data", "loader") != "loader"
     return about_loading and is_fed and row.lever.name != "data"
 

@@ -2,9 +2,12 @@
 
 import pytest
 
-from gpudash.diagnosis.causes import causes, limit_of
+from gpudash.diagnosis.causes.cause import Measured
+from gpudash.diagnosis.causes.table import causes, limit_of
 from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.parts import CODE, DEVICE
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
+from gpudash.snapshot import Snapshot
 from tests.diagnosis.recorded import NAMES, recorded
 
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
@@ -15,7 +18,12 @@ def modelled(name, *, profiled):
     known, snapshot = recorded(name)
     step = recent_step(snapshot, known.cores, known.summary if profiled else None)
     model = model_of(step)
-    return limit_of(causes(model, step, snapshot.straggler)), model
+    return limit_of(causes(Measured(snapshot, step, model))).limit.word, model
+
+
+def word(step, model):
+    """What limits a training of which nothing else is known."""
+    return limit_of(causes(Measured(Snapshot(), step, model))).limit.word
 
 
 @pytest.mark.parametrize(("profiled", "least"), [(False, 33), (True, 37)])
@@ -44,16 +52,16 @@ def on_a_cpu(**values):
 def test_on_a_cpu_your_own_code_limits_where_it_takes_longer_than_computing(code_ms, limit):
     step = on_a_cpu(phases_ms={"your_code": code_ms, "forward": 10.0 - code_ms})
     model = model_of(step)
-    assert limit_of(causes(model, step, None)) == limit
-    assert model.without("your code").low == pytest.approx(code_ms)
+    assert word(step, model) == limit
+    assert model.without(CODE).low == pytest.approx(code_ms)
 
 
 def test_on_a_cpu_code_that_sleeps_takes_its_time_by_the_clock_and_none_of_what_is_computed():
     step = on_a_cpu(phases_ms={"your_code": 6.0, "forward": 4.0}, busy_cores=0.5)
     model = model_of(step)
-    assert limit_of(causes(model, step, None)) == "own_code"
-    assert model.without("your code").low == pytest.approx(6.0)
-    assert model.without("device").low == pytest.approx(4.0)
+    assert word(step, model) == "own_code"
+    assert model.without(CODE).low == pytest.approx(6.0)
+    assert model.without(DEVICE).low == pytest.approx(4.0)
     assert model.residual == pytest.approx(0.0)
 
 
@@ -86,12 +94,12 @@ def full(**values):
 )
 def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
     step = full(**values)
-    assert limit_of(causes(model_of(step), step, None)) == limit
+    assert word(step, model_of(step)) == limit
 
 
 def test_a_host_that_launches_or_waits_for_batches_all_the_time_is_not_ahead_of_the_device():
     """So time between two events of the device is no proof of work."""
     step = full(data_ms=1.5, host_ms=8.4, gpu_util_pct=60.0)
-    assert limit_of(causes(model_of(step), step, None)) == "none"
+    assert word(step, model_of(step)) == "none"
     ahead = full(data_ms=1.5, host_ms=4.0, gpu_util_pct=60.0)
-    assert limit_of(causes(model_of(ahead), ahead, None)) == "gpu"
+    assert word(ahead, model_of(ahead)) == "gpu"

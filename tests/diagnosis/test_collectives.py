@@ -2,7 +2,9 @@
 
 import msgspec
 
-from gpudash.diagnosis.evidence import collectives_line
+from gpudash.diagnosis.causes import facts
+from gpudash.diagnosis.causes.cause import Measured
+from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.snapshot import RankRow, Snapshot
 
 changed = msgspec.structs.replace
@@ -18,8 +20,12 @@ ROW = RankRow(rank=0, values=KNOWN)
 TWO = Snapshot(ranks=(ROW, changed(told(ROW, collective=1.2), rank=1)), bus_gb_s=287.0)
 
 
+def line_of(snapshot):
+    return "".join(facts.told(("{collectives}",), Measured(snapshot, RecentStep())))
+
+
 def test_the_rank_that_waits_least_shows_the_links_time():
-    assert collectives_line(TWO) == (
+    assert line_of(TWO) == (
         "each rank sends 171 MiB a step in 0.84 ms, 67 % of it exposed, "
         "213 of 287 measured GB/s on the bus"
     )
@@ -27,19 +33,17 @@ def test_the_rank_that_waits_least_shows_the_links_time():
 
 def test_without_a_time_there_is_no_rate():
     sharded = changed(TWO, ranks=(told(ROW, collective=None), RankRow(rank=1)))
-    assert collectives_line(sharded) == "each rank sends 171 MiB a step"
+    assert line_of(sharded) == "each rank sends 171 MiB a step"
 
 
 def test_a_measured_part_that_is_exposed_comes_before_the_phase_with_its_copies():
     sharded = changed(TWO, ranks=(told(ROW, collective_exposed=0.21), RankRow(rank=1)))
-    assert ", 25 % of it exposed" in collectives_line(sharded)
+    assert ", 25 % of it exposed" in line_of(sharded)
 
 
 def test_what_was_not_measured_is_left_out():
     bare = changed(TWO, bus_gb_s=None, ranks=(told(ROW, communication=None), RankRow(rank=1)))
-    assert collectives_line(bare) == (
-        "each rank sends 171 MiB a step in 0.84 ms, 213 GB/s on the bus"
-    )
+    assert line_of(bare) == ("each rank sends 171 MiB a step in 0.84 ms, 213 GB/s on the bus")
 
 
 def test_shares_and_bandwidth_are_exact():
@@ -55,16 +59,16 @@ def test_shares_and_bandwidth_are_exact():
     slower = changed(told(exact, collective=9.0), rank=1)
     unknown = changed(told(exact, collective=None), rank=2)
     many = changed(TWO, ranks=(slower, exact, unknown), bus_gb_s=None)
-    assert collectives_line(many) == (
+    assert line_of(many) == (
         "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus"
     )
 
 
 def test_the_clause_is_empty_without_measurements():
-    assert collectives_line(Snapshot()) == ""
-    assert collectives_line(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
+    assert line_of(Snapshot()) == ""
+    assert line_of(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
 
 
 def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():
     late = changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1)))
-    assert ", 100 % of it exposed" in collectives_line(late)
+    assert ", 100 % of it exposed" in line_of(late)

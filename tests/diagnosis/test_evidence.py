@@ -3,8 +3,11 @@
 import pytest
 from rich.cells import cell_len
 
-from gpudash.diagnosis.evidence import DATA_PCT, Measured, evidence_of, waiting_settings
+from gpudash.diagnosis.causes.cause import Measured
+from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
+from gpudash.diagnosis.causes.table import causes, evidence
 from gpudash.diagnosis.headline import why_lines
+from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import Flops, Peak, Pinning, Profiled
@@ -45,7 +48,7 @@ def test_a_limit_is_named_with_its_evidence():
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
-    late = ask(measured(core_wait_pct=50.0, data_ms=DATA_PCT / 10))
+    late = ask(measured(core_wait_pct=50.0, data_ms=LEAST_DATA_PCT / 10))
     assert late.evidence[-2] == "besides, it waits for data 1.00 of 10.0 ms"
     assert late.tries
     assert ask(cpu_step(), cores=2).evidence == (
@@ -72,7 +75,7 @@ def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead
     assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
 
 
-def said_on_a_cpu(limit, loader_cores):
+def said_on_a_cpu(word, loader_cores):
     """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
     step = RecentStep(
         step_ms=10.0,
@@ -84,7 +87,8 @@ def said_on_a_cpu(limit, loader_cores):
         loader_cores=loader_cores,
         cores=2,
     )
-    return evidence_of(limit, Measured(measured(device=CPU), step))
+    now = Measured(measured(device=CPU), step, model_of(step))
+    return evidence(next(one for one in causes(now) if one.limit.word == word), now)
 
 
 @pytest.mark.parametrize("limit", ["cores", "cpu"])
@@ -272,8 +276,8 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
     waiting = profiled(blocked_ms=2.0, syncs=(WAIT, SyncUse("", 0, "", "aten::item", 1.0, 0.1)))
     found = deepened(measured(host_ms=10.0), waiting)
     assert found.evidence == (
-        "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "without its waits +25 to +67 %",
+        "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "0.10 ms in aten::item",
     )
     lines = why_lines(found)

@@ -17,7 +17,7 @@ def test_forty_trainings_are_recorded():
 @pytest.mark.parametrize("name", NAMES)
 def test_each_training_has_an_answer_at_its_end(name):
     known, snapshot = recorded(name)
-    assert find(snapshot, None, known.cores) is not None
+    assert find(snapshot, known.cores) is not None
 
 
 def test_no_recording_holds_a_machines_folders():

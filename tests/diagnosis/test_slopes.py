@@ -40,6 +40,7 @@ def test_the_one_part_that_is_proven_takes_the_place_of_a_withdrawn_limit():
     answer = answered(slowed(gpu_step(), **slopes)).answer
     assert (answer.limit, answer.title, answer.is_proven) == ("data", "input-bound", True)
     assert answer.evidence[0].startswith("GPU-bound is withdrawn: slowing the device")
+    assert answer.evidence[1:] == ("slowing the loader by 1.00 ms adds 1.00 ± 0.20 ms to a step",)
 
 
 @pytest.mark.parametrize("device", [(0.3, 0.7), (0.45, 1.2)])

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpudash.diagnosis.answer import Found, find
+from gpudash.diagnosis.answer import find
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.session import ComparisonShown, Straggler
@@ -89,10 +89,9 @@ def launching():
 
 
 def answered(snapshot, before=None, cores=8, profile=None):
-    """The snapshot with the answer that is found of it; `before` was found long before."""
-    known = None if before is None else Found(before.limit)
+    """The snapshot with the answer that is found of it; `before` was found before."""
     snapshot = referred(snapshot)
-    found = find(snapshot, known, cores, profile)
+    found = find(snapshot, cores, profile)
     return changed(snapshot, answer=before if found is None else found.answer)
 
 

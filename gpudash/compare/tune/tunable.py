@@ -119,7 +119,7 @@ def _why_not(
         return lever.refusal or "it needs a GPU"
     if lever.name in named:
         return None
-    feeds = any("data" in EFFECTS[word].shortens for word in helps_of(lever).values())
+    feeds = any(EFFECTS[word].loads for word in helps_of(lever).values())
     reasons = (
         (
             lever.name in OF_TRAINING,

@@ -1,0 +1,392 @@
+"""Facts: what is measured, in words. A clause of a limit is told if all of its facts are known."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from math import inf
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gpudash import format as fmt
+from gpudash.diagnosis.causes.cause import Measured
+from gpudash.diagnosis.input_effects import batches_wait
+from gpudash.diagnosis.lanes import prepares
+from gpudash.diagnosis.lever_change import change_pct
+from gpudash.diagnosis.parts import WAIT
+from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
+from gpudash.diagnosis.proposals import loader_workers
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol.answer import Gain
+from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import Straggler
+from gpudash.snapshot import Snapshot
+from gpudash.trace.mfu import mfu_by_phase, mfu_text
+from gpudash.trace.summary import Summary, SyncUse
+
+GB = 1e9
+MIB = 2**20
+SHARED_PCT = CORE_WAIT_WARNS_PCT
+"""Percent of the time in which others have work on the device: as for cores that others have."""
+LEAST_DATA_PCT = 10.0
+"""As other tools have it: a wait for data of 10 % of the step is named."""
+LEAST_OTHERS = 0.1
+"""Cores that other jobs use at least where they are given as a number."""
+LONGEST_NAME = 14
+"""Most columns of a process's name: two of them are in sight at 80 columns."""
+MOST_WAITS = 5
+"""Most waits of a profile that are listed."""
+ASK_PROFILE = "t profiles some steps and tells"
+T = TypeVar("T")
+
+
+class UnknownError(Exception):
+    """A fact is not measured, or not worth a clause."""
+
+
+def told(clauses: Iterable[str], now: Measured, told_pct: float = 0.0) -> Iterator[str]:
+    """`told_pct` of a step is what `{ms}` and `{pct}` say."""
+    facts = _Told(now, told_pct)
+    for clause in clauses:
+        with suppress(UnknownError):
+            yield clause.format_map(facts)
+
+
+class _Told(dict[str, str]):
+    def __init__(self, now: Measured, told_pct: float) -> None:
+        told_ms = told_pct * (now.step.step_ms or 0.0) / 100
+        super().__init__(ms=fmt.milliseconds(told_ms), pct=fmt.percent(told_pct))
+        self._now = now
+
+    def __missing__(self, name: str) -> str:
+        word, _, condition = name.partition("_")
+        if word not in ("if", "unless"):
+            return FACTS[name](self._now)
+        _only_if(CONDITIONS[condition](self._now) is (word == "if"))
+        return ""
+
+
+def _known(value: T | None) -> T:
+    if value is None:
+        raise UnknownError
+    return value
+
+
+def _only_if(is_so: object) -> None:
+    if not is_so:
+        raise UnknownError
+
+
+def _pct(share_pct: float | None) -> str:
+    return fmt.percent(_known(share_pct))
+
+
+def _ms(value: float | None) -> str:
+    return fmt.milliseconds(_known(value))
+
+
+# ── the cores, and who makes batches on them ────────────────────────────────────────────
+
+
+def _is_one_of_several(now: Measured) -> bool:
+    return len(now.snapshot.ranks) > 1
+
+
+def _who(now: Measured) -> str:
+    return "rank 0" if _is_one_of_several(now) else "the training"
+
+
+def _busiest(now: Measured) -> str:
+    jobs = _known(now.snapshot.other_jobs).busiest
+    _only_if(jobs)
+    names = [f"{fmt.plain(fmt.clip(one.name, LONGEST_NAME))} (pid {one.pid})" for one in jobs]
+    others = (f", {name} {one.cores:.1f}" for name, one in zip(names[1:], jobs[1:], strict=True))
+    return f"{names[0]} uses {jobs[0].cores:.1f} cores{''.join(others)}"
+
+
+def _other_jobs(now: Measured) -> str:
+    jobs = now.snapshot.other_jobs
+    is_seen = jobs is not None and jobs.used_cores >= LEAST_OTHERS  # not in other containers
+    return fmt.cores(100 * jobs.used_cores, jobs.cores) if jobs and is_seen else "cores"
+
+
+def _with_every_core(now: Measured) -> str:
+    """Only the number of cores bounds the wait of several threads, and of rank 0's alone."""
+    step, waits_pct, busy = now.step, now.step.core_wait_pct or 0.0, _known(now.step.busy_cores)
+    asked = max(_known(step.asked_cores), 1.0)  # cores; `core_wait_pct` is a share of them
+    _only_if(0 < waits_pct < 100 and not _is_one_of_several(now))
+    _only_if(asked <= 1 or step.cores)
+    least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
+    return fmt.significant(1 + max(change_pct(100.0, least_pct), 0.0) / 100)
+
+
+def _without_asides(now: Measured) -> str:
+    """Return a range: a window of another begin holds one aside more or fewer."""
+    _only_if(now.step.asides)
+    pct = _known(now.step.aside_pct)
+    one = pct / now.step.asides
+    _only_if(pct + one < 100)  # else too few were seen for an estimate
+    low, high = (change_pct(100.0, 100 - pct + end) for end in (one, -one))
+    return Gain(low, high).label
+
+
+def _is_starved(now: Measured) -> bool:
+    return (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT
+
+
+def _is_taken(now: Measured) -> bool:
+    return (now.step.taken_pct or 0.0) >= LEAST_DATA_PCT
+
+
+def _loads(now: Measured) -> bool:
+    settings = now.snapshot.settings
+    return "num_workers" in settings and settings.get("data", "loader") == "loader"
+
+
+def _is_inline(now: Measured) -> bool:
+    return _loads(now) and now.snapshot.settings["num_workers"] == "0"
+
+
+def _maker(now: Measured) -> str:
+    """Say nothing of loader workers on cores that suffice."""
+    if _is_inline(now):
+        return "batches are made in the training process"
+    _only_if(now.step.taken_pct is not None)
+    return f"loader workers use {fmt.percent(now.step.loader_pct)} of the CPU time"
+
+
+def _slow_batches(now: Measured) -> str:
+    step, workers = now.step, loader_workers(now.snapshot.settings)
+    _only_if(_loads(now) and batches_wait(step, workers))
+    if not workers:
+        return f"{_who(now)} uses {step.busy_cores or 0.0:.1f} cores"
+    return f"a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
+
+
+def _slowest_transform(now: Measured) -> str:
+    transforms = now.snapshot.transform_ms
+    name = _known(max(transforms, key=lambda one: transforms[one], default=None))
+    return f"{fmt.plain(name)}, {fmt.milliseconds(transforms[name])} ms"
+
+
+# ── host and device ─────────────────────────────────────────────────────────────────────
+
+
+def _profile(now: Measured) -> Summary:
+    return _known(now.step.profile)
+
+
+def _pinning(now: Measured) -> str:
+    pinned_in_ms = pin_ms(_known(pinning_of(now.step)), loader_workers(now.snapshot.settings))
+    _only_if(pinned_in_ms > (now.step.copy_ms or 0.0))
+    return fmt.milliseconds(pinned_in_ms)
+
+
+def _can_profile(now: Measured) -> bool:
+    return now.step.profile is None and "profile" in now.snapshot.can
+
+
+def _ask(now: Measured) -> str:
+    _only_if(_can_profile(now))
+    return ASK_PROFILE
+
+
+def _collectives(now: Measured) -> str:
+    """Take the time of the rank with the shortest collectives: it waits least in them."""
+    ranks = [row for row in now.snapshot.ranks if row.values.get("collective_bus_mib")]
+    row = min(ranks, key=lambda one: one.values.get("collective_ms") or inf, default=None)
+    values = _known(row).values
+    mib, ms = values["collective_bus_mib"], values.get("collective_ms")
+    sends = f"each rank sends {fmt.significant(mib)} MiB a step"
+    if not ms:
+        return sends
+    exposed_ms = values.get("collective_exposed_ms", values.get("communication_ms"))
+    exposed, bus = "", now.snapshot.bus_gb_s
+    if exposed_ms is not None:
+        exposed = f", {fmt.percent(min(100 * exposed_ms / ms, 100.0))} of it exposed"
+    most = "" if bus is None else f" of {fmt.significant(bus)} measured"
+    reached = f"{fmt.significant(mib * MIB / (ms / 1e3) / GB)}{most} GB/s on the bus"
+    return f"{sends} in {fmt.milliseconds(ms)} ms{exposed}, {reached}"
+
+
+def _without_waits(now: Measured) -> str:
+    model = _known(now.model)
+    low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without(WAIT))
+    return Gain(low, high).label
+
+
+def _wait(number: int, now: Measured, of: str = "") -> str:
+    one = _known(next(iter(_profile(now).syncs[number:]), None))
+    return f"{fmt.milliseconds(one.blocked_ms)}{of} ms {place(one)}"
+
+
+def place(sync: SyncUse) -> str:
+    where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
+    return f"{where} {fmt.plain(sync.what)}".rstrip()
+
+
+def _own_line(now: Measured) -> str:
+    code = _known(now.snapshot.code)
+    first = _known(code.first)
+    where = fmt.plain(fmt.source_line(first.file, first.line))
+    return f"the script is at {where} in {first.count} of {code.looks} looks"
+
+
+def waiting_settings(snapshot: Snapshot) -> Settings:
+    settings = snapshot.settings
+    return {
+        one.name: settings[one.name]
+        for one in snapshot.levers
+        if one.name in settings and any(set(wait) <= settings.items() for wait in one.waits)
+    }
+
+
+def _waits(now: Measured) -> str:
+    waits = waiting_settings(now.snapshot)
+    if now.step.pinned is False:
+        waits["pin_memory"] = "off"
+    if not waits:
+        return "the host launches no faster than the GPU works"
+    return f"{' and '.join(f'{name}={value}' for name, value in waits.items())} can make it wait"
+
+
+def _units(now: Measured) -> str:
+    step = now.step
+    shares = {
+        "SMs active": step.sm_active_pct,
+        "DRAM traffic": step.dram_active_pct,
+        "tensor cores": step.tensor_active_pct,
+    }
+    return ", ".join(
+        f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None
+    )
+
+
+def _mfu(text: Callable[[Profiled], str], now: Measured) -> str:
+    profiled = _known(_profile(now).profiled)
+    _only_if(profiled.flops is not None)
+    return text(profiled)
+
+
+def _ahead(now: Measured) -> str:
+    step = now.step
+    ahead_ms = _known(step.step_ms) - _known(step.host_ms) - (step.data_ms or 0.0)
+    return fmt.milliseconds(max(ahead_ms, 0.0))
+
+
+def _between_events(now: Measured) -> RecentStep:
+    """Return a step of which all parts are of the same steps: a profile has others."""
+    return replace(now.step, profile=None)
+
+
+def _unattributed(now: Measured) -> str:
+    """Include that the device may idle between two events."""
+    step = _between_events(now)
+    left = _known(step.share_pct(step.unattributed_ms))
+    if step.at_work_pct is not None:
+        left += (step.share_pct(step.computing_ms) or 0.0) - step.at_work_pct
+    return fmt.percent(left)
+
+
+# ── a slow rank ─────────────────────────────────────────────────────────────────────────
+
+
+def _slow(now: Measured) -> Straggler:
+    return _known(now.snapshot.straggler)
+
+
+def _longer(now: Measured) -> str:
+    _only_if(_slow(now).others_wait_ms is None)
+    return f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer"
+
+
+def _slower(now: Measured) -> str:
+    pct = _slow(now).slower_pct
+    return f"{pct:.{0 if pct >= 9.95 else 1}f} % slow{_in_phase(now)}"
+
+
+def _in_phase(now: Measured) -> str:
+    phase, labels = _slow(now).phase, {one.name: one.label for one in now.snapshot.phases}
+    said = {"": "", "data": " in its data loading", "host": " on the host"}
+    return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
+
+
+# ── all of them ─────────────────────────────────────────────────────────────────────────
+
+CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
+    "several": _is_one_of_several,
+    "starved": _is_starved,
+    "taken": _is_taken,
+    "short": lambda now: _is_taken(now) or (_is_starved(now) and _is_inline(now)),
+    "crowded": lambda now: (now.step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT,
+    "full": lambda now: now.step.no_core_free,
+    "on_gpu": lambda now: now.step.on_gpu,
+    "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
+    "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
+    "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
+    "late_data": lambda now: _slow(now).phase == "data",
+    "loader_evens": lambda now: (
+        _slow(now).phase == "data" and "num_workers" in now.snapshot.settings
+    ),
+}
+"""A clause with `{if_several}` is told of several ranks alone, with `{unless_several}` of one."""
+FACTS: Mapping[str, Callable[[Measured], str]] = {
+    "steps": lambda now: f"{now.step.steps:,.0f}",
+    "step": lambda now: fmt.milliseconds(now.step.step_ms),
+    "who": _who,
+    "device": lambda now: "the GPU" if now.step.on_gpu else "the training",
+    # the cores, and who makes batches on them
+    "busiest": _busiest,
+    "other_jobs": _other_jobs,
+    "core_wait": lambda now: _pct(now.step.core_wait_pct),
+    "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
+    "with_every_core": _with_every_core,
+    "without_asides": _without_asides,
+    "starved": lambda now: _ms(now.step.starved_ms),
+    "maker": _maker,
+    "loaders_share": lambda now: _pct(now.step.loader_pct),
+    "slow_batches": _slow_batches,
+    "slowest_transform": _slowest_transform,
+    # host and device
+    "pinning": _pinning,
+    "ask": _ask,
+    "or_ask": lambda now: f"; {ASK_PROFILE}" if _can_profile(now) else "",
+    "collectives": _collectives,
+    "busy": lambda now: fmt.percent(now.step.share_pct(_profile(now).busy_ms)),
+    "without_waits": _without_waits,
+    "wait_0": lambda now: _wait(0, now, f" of {fmt.milliseconds(now.step.step_ms)}"),
+    **{f"wait_{number}": partial(_wait, number) for number in range(1, MOST_WAITS)},
+    "launches": lambda now: f"{_known(_profile(now).launches):,.0f}",
+    "launch": lambda now: fmt.milliseconds(_profile(now).launch_ms),
+    "waits": _waits,
+    "own_line": _own_line,
+    "util": lambda now: _pct(now.step.gpu_util_pct),
+    "at_work": lambda now: fmt.percent(now.step.at_work_pct),
+    "clock": lambda now: fmt.significant(now.step.sm_clock_mhz),
+    "top_clock": lambda now: fmt.significant(now.step.top_clock_mhz),
+    "throttle": lambda now: ", ".join(map(fmt.plain, now.step.throttle)),
+    "units": _units,
+    "mfu": partial(_mfu, mfu_text),
+    "mfu_by_phase": partial(_mfu, mfu_by_phase),
+    "beside": lambda now: _pct(now.step.share_pct(now.step.overlap_ms)),
+    "prepares": lambda now: prepares(now.snapshot, now.step),
+    "ahead": _ahead,
+    # between the device's events
+    "worked": lambda now: _pct(_between_events(now).at_work_pct),
+    "working": lambda now: "GPU" if now.step.on_gpu else "computing",
+    "communication": lambda now: _pct(now.step.share_pct(now.step.communication_ms)),
+    "host": lambda now: _pct(now.step.share_pct(now.step.host_ms)),
+    "data": lambda now: _pct(now.step.share_pct(now.step.starved_ms)),
+    "unattributed": _unattributed,
+    # others on the GPU, and a slow rank
+    "others": lambda now: _pct(now.step.others_pct),
+    "busiest_other": lambda now: fmt.plain(_known(_known(now.snapshot.gpu).busiest_other or None)),
+    "rank": lambda now: f"rank {_slow(now).rank}",
+    "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
+    "why_slow": lambda now: _slow(now).why,
+    "longer": _longer,
+    "slower": _slower,
+    "in_phase": _in_phase,
+}

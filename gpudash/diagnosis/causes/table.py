@@ -1,0 +1,361 @@
+"""What may limit a training, a row each, and how much of a step each takes."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
+from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, SHARED_PCT, told
+from gpudash.diagnosis.model import Model, full_share
+from gpudash.diagnosis.parts import CODE, COMMUNICATION, COPY, DATA, DEVICE, LAUNCH, WAIT
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.snapshot import Snapshot
+from gpudash.statistics import mean
+
+AT_WORK = "the device is at work"
+THROTTLED_PCT = 30.0
+"""Percent of the clock. A power cap costs large matmuls some of it by design."""
+DRAM = 0.6
+"""Share of the memory's peak while SMs are active: Nsight Compute calls a unit a kernel's limit
+from 60 % on."""
+
+# ── outside of a step ───────────────────────────────────────────────────────────────────
+
+ASIDES = Limit(
+    "asides",
+    "paused",
+    (
+        "evaluation and checkpoints take {pct} of the time",
+        "without them {without_asides}",
+    ),
+    "evaluation and checkpoints",
+    least_pct=50.0,  # the larger part of the time
+    rank=0,
+    is_outside=True,
+)
+CORES = Limit(
+    "cores",
+    "limited by other jobs",
+    (
+        "{busiest}",
+        "{who} waits for a core {pct} of the time",
+        "{if_several}other ranks or other jobs have it",
+        "{who} uses {cores}",
+        "{if_taken}loader workers use {loaders_share} of the CPU time",
+        # a loader may wait for a core too, or for something that a lever changes
+        "{if_starved}besides, it waits for data {starved} of {step} ms",
+        "{if_starved}making a batch waits more than it computes: {slow_batches}",
+        "on an idle machine up to {with_every_core} times as fast",
+    ),
+    "the training waits for a core",
+    least_pct=CORE_WAIT_WARNS_PCT,
+    rank=1,
+    is_outside=True,
+)
+WAITS_FOR_RANK = "the others wait {others_wait} ms a step"
+STRAGGLER = Limit(
+    "straggler",
+    "limited by one rank after another",
+    (
+        "the slow rank changes",
+        f"{WAITS_FOR_RANK} in the all-reduce",
+        "{why_slow}",
+        "the newest is {rank}, {slower}",
+    ),
+    "the others wait for a rank",
+    least_pct=1.0,
+    rank=1,
+    is_outside=True,
+    beside=(
+        f"{WAITS_FOR_RANK} for {{rank}}",
+        "{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
+        "{unless_late_data}the host of {rank} is busy {longer}; hidden so far: nobody waits",
+    ),
+)
+SLOW_RANK = STRAGGLER._replace(
+    clauses=(
+        "{rank} is {slower}",
+        *STRAGGLER.clauses[1:3],
+        "{if_loader_evens}the loader's levers may change that",
+        "{unless_loader_evens}no lever evens that out",
+    )
+)
+UNEQUAL = STRAGGLER._replace(
+    title="limited by unequal batches",
+    clauses=(
+        "{rank} has more to work on{in_phase}",
+        *STRAGGLER.clauses[1:3],
+        "batches of equal size would even that out",
+    ),
+)
+SHARED_GPU = Limit(
+    "shared_gpu",
+    "limited by other jobs on the GPU",
+    (
+        "processes of others use {others} of the GPU's time",
+        "the busiest is {busiest_other}",
+        "until they end, an A/B has a wide interval",
+    ),
+    AT_WORK,
+    rank=3,
+    is_outside=True,
+    beside=("{if_shared}processes of others use {others} of the GPU's time",),
+)
+
+# ── the parts of a step ─────────────────────────────────────────────────────────────────
+# Other tools call a wait of 10 % a warning. A copy's phase includes the time until its launch.
+
+INPUT = Limit(
+    "data",
+    "input-bound",
+    (
+        "{device} waits for data {ms} of {step} ms",
+        "{maker}",
+        "making a batch waits more than it computes: {slow_batches}",
+        "slowest transform: {slowest_transform} a sample",
+        "{if_full}{who} uses {cores}",
+        "{if_crowded}{who} waits for a core {core_wait} of the time",
+    ),
+    "the step waits for data",
+    least_pct=10.0,
+    part=DATA,
+)
+LOADERS = INPUT._replace(
+    clauses=(
+        "loader workers use {pct} of the CPU time",
+        "{device} waits for data {starved} of {step} ms",
+        *INPUT.clauses[2:],
+    )
+)
+"""Loader workers have the cores of a training that waits less for them."""
+COPYING = Limit(
+    "copy",
+    "copy-bound",
+    (
+        "copying takes {ms} of {step} ms",
+        "nothing runs beside it",
+        "{if_unpinned}pinning would take {pinning} ms, longer than that",
+        "{if_unpinned}{ask} what pinning would take",
+    ),
+    "a copy runs, and nothing beside it",
+    least_pct=20.0,
+    part=COPY,
+)
+COMMUNICATING = Limit(
+    "communication",
+    "communication-bound",
+    (
+        "nothing but communication runs {ms} of {step} ms",
+        "{collectives}",
+        "the GPU is busy {busy} of it",
+    ),
+    "the step only communicates",
+    least_pct=10.0,
+    part=COMMUNICATION,
+)
+OWN_CODE = Limit(
+    "own_code",
+    "bound by your own code",
+    (
+        "your own code runs {ms} of {step} ms beside launches",
+        "{own_line}",
+        "{if_on_gpu}the device is at work {at_work} of it",
+        "{if_on_gpu}{ask} if it waits or copies",
+    ),
+    "your code runs, and the device idles",
+    least_pct=25.0,
+    part=CODE,
+)
+LAUNCHING = Limit(
+    "launch",
+    "launch-bound",
+    ("the GPU has no work {ms} of {step} ms", "{own_line}", "{launches} launches take {launch} ms"),
+    "the device has no work launched",
+    least_pct=25.0,
+    part=LAUNCH,
+)
+HOST = LAUNCHING._replace(
+    word="host",
+    title="launch- or sync-bound",
+    clauses=(
+        "the host is busy {pct} of {step} ms",
+        "{own_line}",
+        "{waits}",
+        "a kernel runs {util} of the time",
+        "{ask}",
+    ),
+)
+"""Launching or waiting: only a profile can distinguish them."""
+SYNC = Limit(
+    "sync",
+    "sync-bound",
+    (
+        "without its waits {without_waits}",
+        "{own_line}",
+        "the host waits {wait_0}",
+        *(f"{{wait_{number}}}" for number in range(1, MOST_WAITS)),
+    ),
+    "saved without host waits",
+    least_pct=10.0,
+    part=WAIT,
+    rank=4,  # it goes without less work
+)
+UNITS = ("{units}", "{mfu}", "{mfu_by_phase}")
+GPU = Limit(
+    "gpu",
+    "GPU-bound",
+    (
+        "the GPU is busy {pct} of {step} ms",
+        *UNITS,
+        "{if_several}{if_unseen}communication counts as work{or_ask}",
+        "{prepares} runs beside training {beside} of it",
+        "the host is {ahead} ms ahead",
+    ),
+    AT_WORK,
+    part=DEVICE,
+    rank=3,
+)
+"""Where it is not measured what the GPU is busy with."""
+MEMORY = GPU._replace(word="memory", title="memory-bandwidth-bound")
+COMPUTE = GPU._replace(word="compute", title="compute-bound")
+THROTTLED = GPU._replace(
+    word="throttled",
+    title="throttled",
+    clauses=("{clock} of {top_clock} MHz", "held down by {throttle}", *UNITS),
+)
+CPU = Limit(
+    "cpu",
+    "CPU-bound",
+    (
+        "the CPU computes {pct} of {step} ms",
+        "{own_line}",
+        "{if_starved}besides, it waits for data {starved} ms",
+        "{if_short}{maker}",
+        "{if_starved}making a batch waits more than it computes: {slow_batches}",
+        "{who} uses {cores}",
+    ),
+    "the CPU computes",
+    least_pct=50.0,  # the larger part of a step
+    part=DEVICE._replace(slowed=("host",)),
+)
+NONE = Limit(
+    "none",
+    "unclear, because no part fills the step",
+    (
+        "{working} {worked}",
+        "{own_line}",
+        "communication {communication}",
+        "{if_on_gpu}host {host}",
+        "data {data}",
+        "unattributed {unattributed}",
+    ),
+)
+UNKNOWN = Limit("unknown", "unclear, because no times within a step are measured")
+
+
+def causes(now: Measured) -> tuple[Cause, ...]:
+    found = (*_outside(now), *(_within(now, now.model) if now.model is not None else ()))
+    return tuple(sorted(found, key=lambda one: (one.limit.rank, -(one.pct or 0.0))))
+
+
+def limit_of(found: tuple[Cause, ...]) -> Cause:
+    is_measured = any(one.pct is not None for one in found if not one.limit.is_outside)
+    unclear = Cause(NONE if is_measured else UNKNOWN, None)
+    return next((one for one in found if one.binds), unclear)
+
+
+def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
+    others = (one for one in (SHARED_GPU, STRAGGLER) if one.word != cause.limit.word)
+    beside = (clause for one in others for clause in one.beside)
+    return tuple(filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct)))
+
+
+def _outside(now: Measured) -> Iterator[Cause]:
+    step, slow = now.step, now.snapshot.straggler
+    yield Cause(ASIDES, step.aside_pct)
+    is_several = len(now.snapshot.ranks) > 1
+    yield Cause(CORES._replace(title="short of cores") if is_several else CORES, step.core_wait_pct)
+    if slow is None:
+        yield Cause(STRAGGLER, None)
+        return
+    rows = {
+        "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
+        "imbalance": UNEQUAL,
+    }
+    yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
+
+
+def _within(now: Measured, model: Model) -> Iterator[Cause]:
+    data, taken_pct = saving(INPUT, model), now.step.taken_pct or 0.0
+    yield Cause(LOADERS, taken_pct) if taken_pct > data.takes_pct else data
+    if now.step.on_gpu:
+        yield from _on_device(now, model)
+    else:
+        yield saving(COMMUNICATING._replace(rank=2), model)
+        yield saving(OWN_CODE._replace(label="your code", least_pct=CPU.least_pct), model)
+        yield saving(CPU, model)
+
+
+def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
+    full_pct, works_pct = 100 * full_share(now.step), 100 * model.works_ms / model.step_ms
+    longest = max((COPY, COMMUNICATION, DEVICE), key=lambda part: part.ms(model.scenarios[0]))
+    for limit in (COPYING, COMMUNICATING, OWN_CODE):
+        cause = saving(limit, model)
+        if limit.part is longest and works_pct >= full_pct:
+            cause = Cause(limit._replace(rank=2), cause.takes_pct)
+        yield cause
+    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
+    # where the driver's counter reads less, work between events is what fills a step
+    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
+    sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
+    profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
+    if profile is None or not profile.syncs:
+        sync = Cause(SYNC._replace(clauses=HOST.clauses), sync.pct, busy_pct)
+    yield sync
+    if profile is None:
+        waits_as_much = model.without(WAIT).high > model.without(LAUNCH).low - 1e-6
+        named = HOST if waits_as_much else LAUNCHING._replace(clauses=HOST.clauses)
+        launch = Cause(named, launch.pct, busy_pct)
+    elif (idle_pct := now.step.share_pct(now.step.idle_ms)) is not None:
+        # it may idle for another stream
+        launch = Cause(LAUNCHING, min(launch.pct or 0.0, idle_pct), idle_pct)
+    yield launch
+
+
+def _why_slow(step: RecentStep) -> Limit:
+    active, dram = step.sm_active_pct, step.dram_active_pct
+    if (step.others_pct or 0.0) >= SHARED_PCT:  # what the counters say is theirs, too
+        return SHARED_GPU
+    if (step.throttled_pct or 0.0) >= THROTTLED_PCT:
+        return THROTTLED
+    if not active or dram is None:
+        return GPU
+    is_memory = dram >= DRAM * active and dram > (step.tensor_active_pct or 0.0)
+    return MEMORY if is_memory else COMPUTE
+
+
+# ── other jobs and an A/B ───────────────────────────────────────────────────────────────
+
+
+def caution(cause: Cause, now: Measured) -> str:
+    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
+    is_crowded = cause.limit.word == CORES.word or CONDITIONS["crowded"](now)
+    return next(told(_crowded("an A/B"), now)) if is_crowded else ""
+
+
+def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
+    series = snapshot.series
+    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
+    waits_pct = mean(series.of("core_wait_pct")[first:])
+    if waits_pct is None and snapshot.host is not None:
+        waits_pct = snapshot.host.number("core_wait_pct")
+    is_crowded = (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+    return next(told(_crowded("the A/B"), Measured(snapshot, RecentStep()))) if is_crowded else ""
+
+
+def _crowded(which: str) -> tuple[str, ...]:
+    return (
+        f"{{if_several}}too few cores: until other jobs end, {which} has a wide interval",
+        f"other jobs take {{other_jobs}}: until they end, {which} has a wide interval",
+    )
