@@ -75,7 +75,7 @@ class ComparisonReport(StartReport, frozen=True, kw_only=True):
     """Least steps and seconds of a block."""
 
 
-class Finding(NamedTuple):
+class StartFinding(NamedTuple):
     """What one start has found."""
 
     comparison: Comparison
@@ -94,10 +94,10 @@ class Finding(NamedTuple):
         return verdict_of_pairs(name, self.found, self.comparison.check)
 
 
-class Findings(NamedTuple):
+class StartFindings(NamedTuple):
     """The starts that have a result, and how it ended."""
 
-    results: Sequence[Finding]
+    results: Sequence[StartFinding]
     planned: int = 1
     failed: int | None = None
     """The exit code if it ended early; why has been said then."""
@@ -154,7 +154,7 @@ def _over(starts: Sequence[Sides]) -> Sides:
     return geometric(a), geometric(b)
 
 
-def document(findings: Findings, price: float | None = None) -> ComparisonReport:
+def document(findings: StartFindings, price: float | None = None) -> ComparisonReport:
     newest, shown = findings.results[-1], findings.shown
     snapshot, question = newest.snapshot, newest.comparison.question
     block = question.block(0, question.a)
@@ -177,7 +177,7 @@ def document(findings: Findings, price: float | None = None) -> ComparisonReport
     )
 
 
-def _of_start(one: Finding) -> StartReport:
+def _of_start(one: StartFinding) -> StartReport:
     comparison = one.comparison
     return _report(comparison.shown(), one.found, comparison.check, comparison.question.seed)
 
@@ -202,7 +202,7 @@ def _report(
     )
 
 
-def lines(findings: Findings, price: float | None) -> Iterator[str]:
+def lines(findings: StartFindings, price: float | None) -> Iterator[str]:
     shown, energy = findings.shown, findings.results[0].comparison.question.energy
     yield str(shown.verdict)
     if findings.planned > 1:

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from gpudash.cli.ab_card import check_card, write_card
-from gpudash.cli.ab_report import Finding, Findings, document, lines
+from gpudash.cli.ab_report import StartFinding, StartFindings, document, lines
 from gpudash.cli.ab_trial import Start, Trial, missing, trial_of
 from gpudash.cli.headless import interruptions
 from gpudash.cli.options import COMMAND_LINE
@@ -39,16 +39,16 @@ def _announce(arguments: argparse.Namespace) -> None:
         complain(f"the training is started {arguments.starts} times")
 
 
-def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> Findings:
+def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> StartFindings:
     """End with the first start that has no result. Raises UsageError or LeverError."""
-    planned, results = arguments.starts, list[Finding]()
+    planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
     between_starts: list[int] = []
     with interruptions(between_starts):  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
             found = _result(trial, start, first=not results)
-            if isinstance(found, Finding):
+            if isinstance(found, StartFinding):
                 results.append(found)
                 if planned > 1 and not arguments.quiet:
                     complain(f"{start.name}: {found.told}")
@@ -57,10 +57,10 @@ def measure(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> F
                 failed = Exit.INTERRUPTED if ends and is_early else None
             else:
                 failed = found
-    return Findings(results, planned, failed)
+    return StartFindings(results, planned, failed)
 
 
-def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> Finding | int:
+def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
     """Return the exit code if there is no result; why has been said then."""
     try:
         found = trial(start)
@@ -75,10 +75,10 @@ def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> Fi
     if ended.interrupted and comparison.cut_short and start.of > 1:
         complain(f"gpudash: {start.name} was interrupted and does not count")
         return Exit.INTERRUPTED
-    return Finding(comparison, ended.snapshot, ended.interrupted)
+    return StartFinding(comparison, ended.snapshot, ended.interrupted)
 
 
-def conclude(findings: Findings, arguments: argparse.Namespace) -> int:
+def conclude(findings: StartFindings, arguments: argparse.Namespace) -> int:
     results, failed = findings.results, findings.failed
     if not results:
         return Exit.FAILED if failed is None else failed

@@ -104,7 +104,6 @@ class BlockLog:
     ) -> None:
         """Let rank 0's records stand for all ranks; `state` is the newest one before the run."""
         self._run = run
-        self._state = state
         self._meter = meter
         process = state.process if state is not None else None
         self._ranks = process.world_size if process is not None else 1
@@ -145,11 +144,10 @@ class BlockLog:
                 one.timed = event
 
     def _turn(self, state: State) -> None:
-        before, self._state = self._state, state
         has_ended = state.phase in ("starting", "finished", "failed")
-        if has_ended or (before is not None and state.starts_after(before)):
+        if has_ended or "starts" in state.turns:
             self.over = "the training ended"
-        elif before is None or state.changed_from(before):
+        elif "changes" in state.turns:
             for one in self._open:
                 if one.last_step is None:
                     one.last_step = state.after_step

@@ -19,7 +19,7 @@ from gpudash.diagnosis.lever_change import (
     without,
 )
 from gpudash.diagnosis.model import played_ms
-from gpudash.diagnosis.parts import COMMUNICATION, DATA, DEVICE, LAUNCH, WAIT, Part, Times
+from gpudash.diagnosis.parts import COMMUNICATION, DATA, DEVICE, LAUNCH, WAIT, ModelPart, Times
 from gpudash.diagnosis.pass_effects import (
     FROZEN,
     all_products,
@@ -51,7 +51,7 @@ class Effect(NamedTuple):
     why: str
     """In words, for the user."""
     estimate: Estimate | None = None
-    shortens: tuple[Part, ...] = (DEVICE,)
+    shortens: tuple[ModelPart, ...] = (DEVICE,)
     """The parts that it can shorten."""
     compiles: bool = False
     on: Literal["cpu", "cuda"] | None = None

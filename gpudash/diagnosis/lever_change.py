@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from gpudash import format as fmt
 from gpudash.diagnosis.model import Model, played_ms
-from gpudash.diagnosis.parts import Part, Times
+from gpudash.diagnosis.parts import ModelPart, Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Timing
 from gpudash.protocol.training import Phase
@@ -63,7 +63,7 @@ NOTHING = Outcome(played_ms)
 """It is known to bring nothing."""
 
 
-def without(part: Part, source: str) -> Outcome:
+def without(part: ModelPart, source: str) -> Outcome:
     return Outcome(lambda times: played_ms(part.without(times)), source=source)
 
 

@@ -7,7 +7,7 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpudash.diagnosis.parts import Part, Times
+from gpudash.diagnosis.parts import ModelPart, Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.trace.summary import Summary
 
@@ -50,11 +50,11 @@ class Model(NamedTuple):
         """The largest part of the step that a schedule does not explain, in either direction."""
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
-    def without(self, part: Part) -> _Saving:
+    def without(self, part: ModelPart) -> _Saving:
         saved = [played_ms(one) - played_ms(part.without(one)) for one in self.scenarios]
         return _Saving(max(min(saved), 0.0), max(*saved, 0.0))
 
-    def slope(self, part: Part) -> _Saving:
+    def slope(self, part: ModelPart) -> _Saving:
         """Return by how much a step grows with this part, as a share: 1 where nothing hides it."""
         grown = [grown_by(one, part) for one in self.scenarios]
         return _Saving(min(grown), max(grown))
@@ -90,7 +90,7 @@ def played_ms(times: Times) -> float:
     return max(host_ms, device_ms, through_ms, times.loader)
 
 
-def grown_by(times: Times, part: Part) -> float:
+def grown_by(times: Times, part: ModelPart) -> float:
     delta_ms = GROWTH * times.step
     return (played_ms(part.more(times, delta_ms)) - played_ms(times)) / delta_ms
 

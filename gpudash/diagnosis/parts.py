@@ -32,7 +32,7 @@ class Times(NamedTuple):
     """What the device works beside copies and communication."""
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """A part of a step that is one of its times."""
 
     name: str
@@ -53,14 +53,14 @@ class Part(NamedTuple):
         return _changed(times, {self.fields[0]: self.ms(times) + ms})
 
 
-class _Data(Part):
+class _Data(ModelPart):
     def more(self, times: Times, ms: float) -> Times:
         if not times.loader and not times.is_inline:  # the loader hides it
             return times
         return times._replace(data=times.data + ms, loader=times.loader and times.loader + ms)
 
 
-class _Wait(Part):
+class _Wait(ModelPart):
     """The host's wait for the device within the step."""
 
     def ms(self, times: Times) -> float:
@@ -76,11 +76,11 @@ def _changed(times: Times, values: dict[str, Any]) -> Times:
 
 
 DATA = _Data("data", ("loader",), ("data", "loader"))
-CODE = Part("your code", ("host",), ("code",))
-LAUNCH = Part("launch", ("host",), ("launch",))
+CODE = ModelPart("your code", ("host",), ("code",))
+LAUNCH = ModelPart("launch", ("host",), ("launch",))
 # the host is behind a wait of a phase before it can be delayed between two
 WAIT = _Wait("wait", ("host", "device"), ("waits",), missed=("host",))
-COPY = Part("copy", ("device",), ("copy",))
-COMMUNICATION = Part("communication", ("device",), ("communication",))
-DEVICE = Part("device", ("device",), ("device",))
+COPY = ModelPart("copy", ("device",), ("copy",))
+COMMUNICATION = ModelPart("communication", ("device",), ("communication",))
+DEVICE = ModelPart("device", ("device",), ("device",))
 PARTS = (DATA, CODE, LAUNCH, WAIT, COPY, COMMUNICATION, DEVICE)

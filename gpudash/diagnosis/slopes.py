@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Limit
 from gpudash.diagnosis.causes.table import CPU, GPU, HOST, INPUT, NONE
 from gpudash.diagnosis.model import Model, grown_by
-from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, Part, Times
+from gpudash.diagnosis.parts import CODE, DATA, DEVICE, PARTS, ModelPart, Times
 from gpudash.protocol.commands import Slowable
 from gpudash.protocol.session import Slope, SlowingShown
 
@@ -23,7 +23,7 @@ Proof: TypeAlias = Literal["proven", "withdrawn", "untested"]
 SHOWN: Mapping[Slowable, Limit] = {"loader": INPUT, "host": HOST, "device": GPU}
 SHOWN_ON_CPU: Mapping[Slowable, Limit] = {**SHOWN, "host": CPU, "device": CPU}
 """The limit if this alone is on the critical path; what else is known of it names it closer."""
-GROWS: Mapping[Slowable, Part] = {"loader": DATA, "host": CODE, "device": DEVICE}
+GROWS: Mapping[Slowable, ModelPart] = {"loader": DATA, "host": CODE, "device": DEVICE}
 """The part of a model that a delay makes longer."""
 
 
@@ -43,7 +43,7 @@ def held_against(
     return model._replace(scenarios=kept or model.scenarios), tuple(foretold)
 
 
-def proof_of(part: Part | None, slopes: tuple[Slope, ...]) -> Proof | None:
+def proof_of(part: ModelPart | None, slopes: tuple[Slope, ...]) -> Proof | None:
     """None if the slopes say neither; untested where a delay may have met slack."""
     if part is None:
         return None
@@ -79,7 +79,7 @@ def proof_clause(limit: Limit, proof: Proof | None, slowing: SlowingShown | None
     return f"{limit.title} is {proof}: {', '.join(slope_clauses(limit.part, slowing))}"
 
 
-def slope_clauses(part: Part | None, slowing: SlowingShown | None) -> Iterator[str]:
+def slope_clauses(part: ModelPart | None, slowing: SlowingShown | None) -> Iterator[str]:
     if part is None or slowing is None:
         return
 

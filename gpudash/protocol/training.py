@@ -184,16 +184,6 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     stood: tuple[Aside, float] | None = None
     """Why the process stood still until now, and since when; None if it did not. Set likewise."""
 
-    def starts_after(self, before: "State | None") -> bool:
-        """Return whether `starts` is what follows from the state before."""
-        return self.process is not None and (before is None or self.worker != before.worker)
-
-    def changed_from(self, before: "State | None") -> bool:
-        """Return whether `changes` is."""
-        return (
-            not self.starts_after(before) and before is not None and self.segment > before.segment
-        )
-
 
 LeverKind: TypeAlias = Literal["switch", "choice", "count"]
 SWITCH = ("off", "on")

@@ -5,7 +5,7 @@ from random import Random
 
 import pytest
 
-from gpudash.cli.ab_report import Finding, Findings, document, sides_line
+from gpudash.cli.ab_report import StartFinding, StartFindings, document, sides_line
 from gpudash.cli.ab_starts import conclude
 from gpudash.cli.ab_trial import progress_line, two_values
 from gpudash.compare.ab import Comparison, Question
@@ -128,10 +128,10 @@ def test_the_check_says_whether_it_passed():
     noise = Random(2)
     comparison = Comparison(question(pairs=20))
     Conducted(comparison, Worker(lambda _settings: noise.lognormvariate(4.0, 0.5))).run()
-    assert document(Findings([Finding(comparison, Snapshot())])).check.passed
+    assert document(StartFindings([StartFinding(comparison, Snapshot())])).check.passed
     few = Comparison(question(pairs=2))
     Conducted(few, Worker(a_quarter_faster)).run()
-    assert document(Findings([Finding(few, Snapshot())])).check is None
+    assert document(StartFindings([StartFinding(few, Snapshot())])).check is None
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,8 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
         conducted.turn()
     comparison.cancel("the training was stopped")
     arguments = Namespace(json=False, exit_code=False, card=None, price=None)
-    assert conclude(Findings([Finding(comparison, Snapshot(), True)], 1, 130), arguments) == 130
+    found = StartFinding(comparison, Snapshot(), interrupted=True)
+    assert conclude(StartFindings([found], failed=130), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
 
 
@@ -228,7 +229,9 @@ def test_the_command_on_the_card_of_a_script_asks_the_same(tmp_path, monkeypatch
     off = dict.fromkeys(("json", "exit_code", "force"), False)
     how = {"starts": 1, "price": None, "user_command": words, "nproc": None, "device": "auto"}
     card = tmp_path / "ab.md"
-    conclude(Findings([Finding(comparison, Snapshot())]), Namespace(**off, **how, card=card))
+    conclude(
+        StartFindings([StartFinding(comparison, Snapshot())]), Namespace(**off, **how, card=card)
+    )
     command = "gpudash ab --lever pipelined=off,on --pairs 6 -- train.py -q\n"
     assert card.read_text().endswith(f"    {command}")
 

@@ -244,6 +244,7 @@ def test_attaching_traces_no_process(programs):
         assert job.returncode == 0
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_doctor_says_what_a_job_may_use(monkeypatch, capsys):
     monkeypatch.setattr("gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)")
     monkeypatch.setenv("SLURM_JOB_ID", "77")

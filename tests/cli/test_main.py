@@ -101,6 +101,7 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
     assert (private / "run.csv").read_text() == "precious"
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
     tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -149,6 +149,7 @@ def test_names_that_are_no_text_and_what_its_pythonpath_has_do_not_hide_it(tmp_p
     assert ",tr\ufffd.py,0," in (folder / "r\udcff.csv").read_text()
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_it_is_measured_and_computes_the_same_whatever_its_modules_and_loaders_are(
     tmp_path, python, with_torch
 ):

@@ -347,7 +347,7 @@ def test_a_training_that_ends_before_its_levers_are_known_has_no_verdict():
 @pytest.mark.parametrize(
     ("lever", "why"),
     [
-        ("compile=off,on", "lever 'compile' is not valid; valid: num_workers, precision"),
+        ("compile=off,on", "unknown lever 'compile'; valid: num_workers, precision"),
         (
             "frozen_precision=script,bf16",
             "lever frozen_precision cannot be moved here: no step has called a model without an",

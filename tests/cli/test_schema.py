@@ -6,7 +6,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.ab_report import Finding, Findings, document
+from gpudash.cli.ab_report import StartFinding, StartFindings, document
 from gpudash.cli.main import main
 from gpudash.cli.schema import DOCUMENTS
 from gpudash.cli.verbs import VERBS, load
@@ -61,7 +61,9 @@ def test_a_verdict_agrees(schema, capfd):
     agrees(capfd.readouterr().out, schema("ab"))
     few = test_ab.Comparison(test_ab.question(pairs=2))
     Conducted(few, Worker(test_ab.a_quarter_faster)).run()
-    agrees(msgspec.json.encode(document(Findings([Finding(few, Snapshot())]))), schema("ab"))
+    agrees(
+        msgspec.json.encode(document(StartFindings([StartFinding(few, Snapshot())]))), schema("ab")
+    )
 
 
 def test_a_sweep_agrees_on_the_screen_and_in_its_file(schema, capfd, tmp_path):

@@ -283,7 +283,7 @@ def _training(with_torch, monkeypatch):
     Path("train.py").write_text(TRAIN)
 
 
-@pytest.mark.usefixtures("_training")
+@pytest.mark.usefixtures("_training", "shared_memory")
 def test_nothing_to_tune_is_one_line():
     ended = done(*TUNE, "channels_last", *ENDLESS)
     assert ended.returncode == Exit.REFUSED
@@ -292,7 +292,7 @@ def test_nothing_to_tune_is_one_line():
     )
 
 
-@pytest.mark.usefixtures("_training")
+@pytest.mark.usefixtures("_training", "shared_memory")
 def test_a_script_gets_more_loader_workers_and_its_second_tune_only_the_proof():
     first, second = (json.loads(done(*TUNE, "num_workers", *ENDLESS).stdout) for _ in range(2))
     if str(first["verdict"]).startswith("cannot tell: the training waited for a core"):

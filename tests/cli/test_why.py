@@ -52,6 +52,7 @@ def _training(private, with_torch, monkeypatch):
     Path("train.py").write_text(TRAIN)
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torch):
     ended = done(*WHY, "--json", "-q", *ENDLESS, "0", timeout=2 * PATIENCE_S)
     assert ended.returncode == 0, ended.stderr
@@ -71,6 +72,7 @@ def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torc
     assert {"lever", "value", "low_pct", "high_pct", "source"} <= found["proposals"][0].keys()
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     why = subprocess.Popen(
         [*WHY, "-q", *ENDLESS, "0.045"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -16,8 +16,6 @@ from gpudash.run.clocks import MOMENTS, ClockDifference, moved
 
 LENGTHS_AND_RATES = {
     ("Block", "min_s"),
-    ("ComparisonShown", "samples_per_s"),
-    ("ComparisonShown", "steps_per_s"),
     ("EnergyTick", "period_s"),
     ("EnergyTick", "within_s"),
     ("Peak", "memory_gb_s"),

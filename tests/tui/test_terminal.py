@@ -140,6 +140,7 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
         one.program.close(force=True)
 
 
+@pytest.mark.usefixtures("shared_memory")
 def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
     screen = terminal(*small, columns=20, rows=5, with_torch=True)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from gpudash.diagnosis.model import Model
-from gpudash.diagnosis.parts import Part
+from gpudash.diagnosis.parts import ModelPart
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ class Limit(NamedTuple):
     """What its share is of."""
     least_pct: float = 0.0
     """The share from which on it limits."""
-    part: Part | None = None
+    part: ModelPart | None = None
     """The part of a step that is less without it, and is slowed to prove it."""
     rank: int = 5
     """Causes of a lower rank come first, of the same rank the larger one."""
