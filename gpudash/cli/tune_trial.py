@@ -31,8 +31,8 @@ from workloads.take_home import recipe
 
 ANSWER_S, ANSWER = 15.0, 0.25
 """How long the answer is waited for, and as a part of the budget: it says what promises most."""
-LEAST_BUDGET = 0.5
-"""Part of the budget that is left in any case: a model may be found late."""
+MOST_WAITED = 0.5
+"""Part of the budget that waiting takes at most: a model may be found late."""
 PATIENCE_S = 120.0
 """Seconds to wait for a first step."""
 QUESTION = (
@@ -150,7 +150,7 @@ class Tune(Course):
         waited_s = news.snapshot.elapsed_s - began_s
         tuning = self.tuning = Tuning(
             self.choice.tunables,
-            Allowance(budget_s=max(budget_s - waited_s, LEAST_BUDGET * budget_s)),
+            Allowance(budget_s, spent_s=min(waited_s, MOST_WAITED * budget_s)),
             recall=self._recall,
             energy=self._arguments.energy,
         )

@@ -106,6 +106,8 @@ class Allowance(NamedTuple):
     budget_s: float = BUDGET_S
     pairs: int = MOST_PAIRS
     """Most pairs of the proof."""
+    spent_s: float = 0.0
+    """What of the budget is over when it begins."""
 
 
 ALLOWANCE = Allowance()
@@ -135,7 +137,7 @@ class Search:
         self._block_s: dict[bool, float] = {}  # of a setting's block, by whether it is a short run
         self._pairs: list[tuple[float, float]] = []
         self._orders: list[Order] = []
-        self.spent_s = 0.0
+        self.spent_s = allowance.spent_s
         """Seconds of training so far; the experiment sets it."""
         self.compiled_s = 0.0
         """Seconds of compiling so far; the experiment sets it."""

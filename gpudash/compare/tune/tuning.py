@@ -281,7 +281,7 @@ class Tuning(Experiment):
                 self._readings.add({"core_wait_pct": wait_pct})
                 if wait_pct is not None:
                     self._waits.append(wait_pct >= CORE_WAIT_WARNS_PCT)
-        spent_s = self.lasted_s - self._search.compiled_s
+        spent_s = self.allowance.spent_s + self.lasted_s - self._search.compiled_s
         self._search.spent_s = max(self._search.spent_s, spent_s)
 
     def _note_block(self, state: State) -> None:
