@@ -213,7 +213,7 @@ def test_after_a_stop_nothing_is_emitted_and_everything_is_freed(stream: Stream,
     emitted = len(stream.samples)
     time.sleep(3 * FAST_S)
     assert len(stream.samples) == emitted
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # one of a test before may end meanwhile
     assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 2
     assert driver.asked("nvmlGpmSampleFree") == driver.asked("nvmlGpmSampleAlloc")
 
