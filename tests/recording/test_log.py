@@ -29,6 +29,7 @@ from tests.recording.damage import DAMAGE, damaged
 from tests.recording.test_csv_format import interval, scripted
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
 from tests.tui import scenes
+from tests.tui.comparisons import VERDICT, compared
 
 ORIGIN = Origin(
     began_s=BEGAN_S,
@@ -91,6 +92,21 @@ def test_a_profile_is_read_as_written(tmp_path):
     recorder.take(of_training(profiled, 2))
     recorder.close(None)
     assert profiled in [getattr(one, "body", None) for one in LogReader(recorder.log_path)]
+
+
+def test_an_older_verdict_is_read_with_its_rates(tmp_path):
+    """It had a field for each value of both sides, and its sentence was a message of its own."""
+    path, rates = recorded(tmp_path), [277.0, 295.0]
+    shown = json.loads(msgspec.json.encode(compared(40, verdict=VERDICT)))
+    del shown["sides"]
+    older = ({**shown, "steps_per_s": rates}, {"type": "Verdict", "text": VERDICT})
+    with path.open("a") as log:
+        log.writelines(
+            f"{json.dumps(['session', 0, seq, BEGAN_S + 9, body])}\n"
+            for seq, body in enumerate(older)
+        )
+    *_, found = (one.body for one in LogReader(path) if isinstance(one, Envelope))
+    assert (found.verdict, found.sides) == (VERDICT, {"steps_per_s": tuple(rates)})
 
 
 def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
