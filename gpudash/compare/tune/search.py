@@ -10,6 +10,7 @@ the result is only what a proof with fresh pairs against the start shows.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, islice, product
 from math import fsum, log1p, prod
 from typing import NamedTuple, TypeAlias
@@ -37,7 +38,8 @@ COMPILE = 2.0
 AT_ONCE = 8
 """Combinations of levers that race against each other."""
 MOST_COMBINATIONS = 1000
-"""Those of the fewest levers: no budget suffices for more."""
+"""Looked at: those of the fewest levers. No budget suffices for more, and the thread that looks
+writes the rows, too."""
 FURTHER = 0.05
 """Where a number gains so much, the next ones in that direction are tried at once."""
 FEWEST_ROUNDS = 2
@@ -245,8 +247,9 @@ class Search:
     def _leave_optimum(self) -> Generator[Round, RoundCosts, bool]:
         """Race combinations of levers, as no single one is faster; return whether one leads."""
         led, self._goes_on = self.leader, False
-        found = islice(self._combinations(), MOST_COMBINATIONS)
-        waiting = sorted(found, key=self._foreseen, reverse=True)
+        known = islice(self._combinations(), MOST_COMBINATIONS)
+        possible = [one for one in known if self._may_race(one) and not self._must_compile(one)]
+        waiting = sorted(possible, key=partial(self._foreseen, self._alone()), reverse=True)
         while waiting and self.leader == led and self.failure is None and self._races_s(PROOF) > 0:
             rivals, waiting = waiting[:AT_ONCE], waiting[AT_ONCE:]
             yield from self._race(
@@ -255,23 +258,25 @@ class Search:
         return self.leader != led
 
     def _combinations(self) -> Iterator[Settings]:
-        """Yield settings that differ in two levers, in three …, without what compiles."""
+        """Yield settings that differ from the leader in two levers, then in three, and so on."""
         for count in range(2, len(self._tunables) + 1):
             for tunables in combinations(self._tunables.values(), count):
                 for values in product(*(one.others(self._value(one.name)) for one in tunables)):
                     changed = dict(zip((one.name for one in tunables), values, strict=True))
-                    rival = self._changes(self.leader | changed)
-                    if self._may_race(rival) and not self._must_compile(rival):
-                        yield rival
+                    yield self._changes(self.leader | changed)
 
-    def _foreseen(self, rival: Settings) -> float:
-        """Return the change as if levers did not interact, by what each has brought alone."""
+    def _alone(self) -> dict[tuple[str, str, str], float]:
+        """Return what each change of a single lever has brought, and its way back: logarithms."""
         alone = {}
         for one in self.tried:
             if len(one.changes) == 1 and one.change is not None:
                 ((name, value),) = one.changes.items()
                 alone[name, one.before[name], value] = log1p(one.change)
                 alone[name, value, one.before[name]] = -log1p(one.change)
+        return alone
+
+    def _foreseen(self, alone: Mapping[tuple[str, str, str], float], rival: Settings) -> float:
+        """Return the change as if levers did not interact."""
         moves = ((name, self._value(name), self._of(rival, name)) for name in self._tunables)
         return fsum(alone.get(move, 0.0) for move in moves)
 
