@@ -123,6 +123,7 @@ class StartFindings(NamedTuple):
         if self.planned == 1:
             return each[0]
         found, check = self.found, self.check
+        core_wait_pct = mean(one.core_wait_pct for one in each)
         return replace(
             each[-1],
             pairs=found.pairs,
@@ -130,9 +131,9 @@ class StartFindings(NamedTuple):
             low=found.low,
             high=found.high,
             sides={name: _over([one.of(name) for one in each]) for name in each[-1].sides},
-            core_wait_pct=mean(one.core_wait_pct for one in each),
+            core_wait_pct=core_wait_pct,
             energy=of_starts([one.energy for one in each]),
-            verdict=self._verdict(mean(one.core_wait_pct for one in each)),
+            verdict=self._verdict(core_wait_pct),
             check_passed=None if check is None else holds_zero(check),
         )
 

@@ -1,1 +1,1 @@
-"""What may limit a training: a family of causes a module, a cause a row with its evidence."""
+"""What may limit a training: a row for each limit, and the facts that its clauses tell."""
