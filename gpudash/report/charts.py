@@ -5,13 +5,13 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.markup import element, number, svg
+from gpudash.present.axes import means, nice_ceiling
+from gpudash.present.readings import ShownReading
+from gpudash.present.step_time import StepPart, metrics_of, parts_of, spent, top_ms
+from gpudash.present.throughput import scale_of, throughput
 from gpudash.protocol.session import ComparisonShown
 from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve
 from gpudash.snapshot import BlockShown, Marker, Snapshot
-from gpudash.tui.charts.axes import means, nice_ceiling
-from gpudash.tui.charts.sparklines import ShownReading
-from gpudash.tui.charts.step_time import StepPart, metrics_of, parts_of, spent, top_ms
-from gpudash.tui.charts.throughput import scale_of, throughput
 
 HEIGHT = 190.0
 LABELS = 14.0

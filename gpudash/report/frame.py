@@ -10,8 +10,8 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.markup import element, number, svg
+from gpudash.present.axes import Point, Runs, means
 from gpudash.snapshot import Series
-from gpudash.tui.charts.axes import Point, Runs, means
 
 WIDTH = 960.0
 """Width of a chart in its own units; the page scales it."""

@@ -10,12 +10,12 @@ from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
 from gpudash.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
+from gpudash.present.history import COST, JOULES, Table, energy_text, table_of
+from gpudash.present.ranks import columns_of
 from gpudash.protocol.session import ComparisonShown
 from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
-from gpudash.tui.widgets.history import COST, JOULES, Table, energy_text, table_of
-from gpudash.tui.widgets.ranks import columns_of
 
 FEW = 12
 """Most lever changes that are listed unfolded."""

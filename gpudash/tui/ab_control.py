@@ -11,8 +11,8 @@ from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
-from gpudash.handout import wording
 from gpudash.offers import canonical
+from gpudash.present import wording
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
@@ -204,7 +204,7 @@ class AbControl:
 
     def card(self) -> str:
         """Write the card's files in place of older ones. Raise GpudashError if that fails."""
-        from gpudash.handout.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
+        from gpudash.present.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
         from gpudash.recording.files import created  # noqa: PLC0415  # …
 
         shown, command = self._concluded(), ""

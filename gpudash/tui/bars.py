@@ -3,6 +3,8 @@
 from collections.abc import Collection, Iterable
 
 from gpudash import format as fmt
+from gpudash.present.axes import latest
+from gpudash.present.cells import Cell, cell
 from gpudash.protocol.session import Playback
 from gpudash.snapshot import (
     ENDED,
@@ -14,8 +16,6 @@ from gpudash.snapshot import (
     silence,
     unreadable,
 )
-from gpudash.tui.cells import Cell, cell
-from gpudash.tui.charts.axes import latest
 from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
 from workloads.levers import phrase
 

@@ -11,13 +11,13 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.errors import UsageError
-from gpudash.handout import wording
 from gpudash.offers import NEEDS_ROOT, canonical, of_driver
+from gpudash.present import wording
+from gpudash.present.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result
 from gpudash.tui.keys import fixed, why_not
-from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState
 from workloads.levers import LeverError, find, phrase
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from textual.geometry import Size
 
+from gpudash.present.cells import Parts, exactly
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import is_too_small, places, too_small
-from gpudash.tui.cells import Parts, exactly
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS, Key

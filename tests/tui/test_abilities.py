@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gpudash.present.cells import fitting
 from gpudash.tui.bars import footer
-from gpudash.tui.cells import fitting
 from gpudash.tui.keys import WHY_NOT
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training

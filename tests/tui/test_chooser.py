@@ -7,11 +7,11 @@ import msgspec
 from textual import events
 from textual.app import App
 
+from gpudash.present.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.tui import app
-from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from tests.tui.comparisons import compared
 from tests.tui.driving import strips_of

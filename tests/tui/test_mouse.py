@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gpudash.present.cells import fitting
 from gpudash.tui.bars import footer
-from gpudash.tui.cells import fitting
 from gpudash.tui.keys import KEYS, REPLAY_KEYS, TIMELINE_KEYS
 from tests.tui import scenes, scripts
 from tests.tui.fake_engine import settings, training

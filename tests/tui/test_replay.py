@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.format import minutes
-from gpudash.handout.wording import verdict_command
+from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice

@@ -81,7 +81,7 @@ class LeverActions(Asking):
 
     def action_code_of(self, name: str, value: str | None = None) -> None:
         """By default the value is the one that an A/B tests, or else the present one."""
-        from gpudash.handout.own_line import own_line  # noqa: PLC0415  # after the first frame
+        from gpudash.present.own_line import own_line  # noqa: PLC0415  # after the first frame
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # …
 
         def show() -> None:

@@ -13,7 +13,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpudash.errors import UsageError
-from gpudash.handout.wording import result_text, verdict_text
+from gpudash.present.axes import TimeView
+from gpudash.present.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
     Board,
     ChosenPanel,
@@ -24,7 +25,6 @@ from gpudash.tui.arrangement import (
     places,
     too_small,
 )
-from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail

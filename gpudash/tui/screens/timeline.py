@@ -9,11 +9,11 @@ from textual.screen import Screen
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import Headline
+from gpudash.present.cells import Cell, Parts, cell, fitted
+from gpudash.present.trace_view import PAN, TraceView, view_of
 from gpudash.trace.summary import compare
 from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
-from gpudash.tui.cells import Cell, Parts, cell, fitted
-from gpudash.tui.charts.trace_view import PAN, TraceView, view_of
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key, key_for

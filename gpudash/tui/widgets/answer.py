@@ -7,13 +7,13 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import INTERRUPTED, Headline
+from gpudash.present.axes import TimeView
+from gpudash.present.cells import Parts, width_of
+from gpudash.present.readings import step_value
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
 from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
-from gpudash.tui.cells import Parts, width_of
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import step_value
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel

@@ -10,12 +10,12 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
-from gpudash.handout.wording import figures
+from gpudash.present.axes import nice_ceiling
+from gpudash.present.cells import Parts, fitted
+from gpudash.present.change_axis import MOST, Axis, ChangeInterval
+from gpudash.present.wording import figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
-from gpudash.tui.cells import Parts, fitted
-from gpudash.tui.charts.axes import nice_ceiling
-from gpudash.tui.charts.change_axis import MOST, Axis, ChangeInterval
 from workloads.levers import phrase
 
 MOST_INTERVALS = 5

@@ -5,21 +5,21 @@ from collections.abc import Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.compare.starts import host_share, of_one_start
+from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted
+from gpudash.present.history import Table, history_rows, table_of
+from gpudash.present.ranks import in_sight as ranks_in_sight
+from gpudash.present.ranks import rank_rows, spread, verdict
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, Scroll, cell, fitted
 from gpudash.tui.keys import key_for, why_not
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.comparison import comparison_rows
-from gpudash.tui.widgets.history import Table, history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
-from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
-from gpudash.tui.widgets.ranks import rank_rows, spread, verdict
 
 TITLES: dict[Tab, tuple[str, str]] = {
     "history": ("history", "hist"),

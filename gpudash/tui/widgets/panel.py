@@ -12,10 +12,10 @@ from textual import events
 from textual.geometry import Size
 
 from gpudash import format as fmt
+from gpudash.present.axes import TimeRange, TimeView, range_of
+from gpudash.present.cells import Cell, Parts, cell, placed, width_of
 from gpudash.ranks.recent import now
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Cell, Parts, cell, placed, width_of
-from gpudash.tui.charts.axes import TimeRange, TimeView, range_of
 from gpudash.tui.widgets.painted import Painted
 
 THIN, HEAVY = "─", "━"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from gpudash import format as fmt
-from gpudash.handout.own_line import OwnLine, unknown
-from gpudash.handout.wording import changed, result_of
+from gpudash.present.own_line import OwnLine, unknown
+from gpudash.present.wording import changed, result_of
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import ENDED, Snapshot
 from workloads.levers import phrase

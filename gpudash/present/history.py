@@ -7,10 +7,10 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.compare.energy import money, of_a_million, with_error
+from gpudash.present.axes import nice_ceiling
+from gpudash.present.cells import Parts, bar_of, fitted
+from gpudash.present.lever_values import rate_unit
 from gpudash.snapshot import Result, Snapshot
-from gpudash.tui.cells import Parts, bar_of, fitted
-from gpudash.tui.charts.axes import nice_ceiling
-from gpudash.tui.lever_values import rate_unit
 
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3

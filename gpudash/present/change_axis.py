@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 from rich.cells import cell_len
 
-from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.present.axes import nice_ceiling
 
 ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""

@@ -10,8 +10,8 @@ import msgspec
 from gpudash import __version__
 from gpudash import format as fmt
 from gpudash.compare.ab import contention
-from gpudash.handout.wording import figures, result_of
 from gpudash.markup import NAMESPACE, element, svg
+from gpudash.present.wording import figures, result_of
 from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase

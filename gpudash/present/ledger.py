@@ -8,11 +8,11 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
+from gpudash.present.change_axis import ChangeInterval
+from gpudash.present.lever_values import LeverRow
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.change_axis import ChangeInterval
-from gpudash.tui.lever_values import LeverRow
 
 NO_DIFFERENCE = "no difference"
 
