@@ -16,7 +16,6 @@ from gpudash.present import wording
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
-from gpudash.snapshot import aside
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
@@ -34,28 +33,10 @@ class AbControl:
     def __init__(self, run: RunState, levers: LeverControl) -> None:
         self._run, self._levers = run, levers
 
-    def check_comparable(self, lever: Lever) -> None:
-        self._run.require("blocks")
-        self._levers.check_offered(lever.name)
-        self.check_trains()
-
-    def check_trains(self) -> None:
-        if (reason := self.why_none) is not None:
-            raise UsageError(reason)
-
-    @property
-    def why_none(self) -> str | None:
-        """Why no A/B can begin now; None if one can."""
-        if self._run.dead:
-            return f"nothing is running to compare; press {key_for('restart')} first"
-        snapshot = self._run.snapshot
-        doing = aside(snapshot) or snapshot.state
-        return None if doing == "training" else f"an A/B needs a running training; it is {doing}"
-
     def compare(self, name: str, text: str) -> None:
         """Raise LeverError if `text` is no value of the lever."""
         lever = self._levers.lever(name)
-        self.check_comparable(lever)
+        self._run.require("blocks", name)
         a, b = self._levers.value(lever), canonical(lever, text)
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
@@ -74,7 +55,7 @@ class AbControl:
     def end(self) -> str:
         """Give a verdict if there are enough pairs."""
         run = self._run
-        run.require("blocks")
+        run.require("compare")
         run.asked_comparison = Request(run.engine.end_comparison(), False)
         is_tune = run.running is not None and run.running.doing
         what = "the proof" if run.slowing else "the tune" if is_tune else "the A/B"
@@ -83,11 +64,10 @@ class AbControl:
     def prove(self) -> str:
         """Slow the parts of a step in turns."""
         run = self._run
-        run.require("blocks")
-        self.check_trains()
+        run.require("prove")
         answer = run.snapshot.answer
-        if answer is None or answer.step_ms is None:
-            raise UsageError("there is no answer yet that could be proven")
+        assert answer is not None, "it is required"
+        assert answer.step_ms is not None, "it is required"
         run.engine.rehearse()
         run.asked_comparison = Request(run.engine.slow(answer.step_ms), True)
         ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
@@ -107,8 +87,7 @@ class AbControl:
         from gpudash.compare.tune.tuning import Tuning, compiling  # noqa: PLC0415  # …
 
         run = self._run
-        run.require("blocks")
-        self.check_trains()
+        run.require("tune")
         snapshot, answer = run.snapshot, run.snapshot.answer
         found = choose(
             self._offered(),
@@ -136,7 +115,7 @@ class AbControl:
 
     def keep(self) -> str:
         """Set value B of the last A/B, or what a tune has found."""
-        shown = self._concluded()
+        shown = self.concluded("keep")
         if shown.doing:
             return self._set_all(shown.best, "nothing was faster than the start")
         if shown.verdict is None:  # value B may not even run
@@ -146,18 +125,16 @@ class AbControl:
 
     def back(self) -> str:
         """Set value A of the last A/B, or what was before a tune."""
-        shown = self._concluded()
+        shown = self.concluded("go_back")
         if shown.doing:
             return self._set_all(shown.start, "the start is set")
         return self._settle_on(shown.lever, shown.a)
 
     def _set_all(self, settings: Settings, why_none: str) -> str:
-        self._run.require("levers")
         changed = bool(settings) and self._levers.set(settings)
         return f"{phrase(settings)} is set" if changed else why_none
 
     def _settle_on(self, name: str, value: str) -> str:
-        self._run.require("levers")
         lever = self._levers.lever(name)
         if not self._levers.set({name: value}):
             return f"{name} stays {value}"
@@ -165,23 +142,22 @@ class AbControl:
 
     def more_pairs(self) -> str:
         """Go on up to twice the pairs measured; begin anew if other settings have changed since."""
-        shown, now = self._concluded(), self._run.snapshot.settings
+        shown, now = self.concluded("more_pairs"), self._run.snapshot.settings
         if shown.doing:
             raise UsageError(f"only an A/B goes on; {key_for('tune')} tunes again")
         lever = self._levers.lever(shown.lever)
-        self.check_comparable(lever)
+        self._run.require("blocks", lever.name)
         goes_on = all(now.get(name) == value for name, value in shown.settings.items())
         pairs = min(2 * max(shown.pairs, FEWEST_PAIRS), MOST_PAIRS)
         self._compare(lever, shown.a, shown.b, pairs, goes_on=goes_on)
         how = "goes on" if goes_on else "begins anew"
         return f"the A/B of {shown.lever} {how}, up to {pairs} pairs"
 
-    def _concluded(self) -> ComparisonShown:
+    def concluded(self, action: str) -> ComparisonShown:
+        """Return the A/B that the action follows."""
+        self._run.require(action)
         shown = self._run.snapshot.comparison
-        if self._run.comparing:
-            raise UsageError("the A/B has no verdict yet")
-        if shown is None:
-            raise UsageError("no A/B has been run here")
+        assert shown is not None, "it is required"
         return shown
 
     def value_of_interest(self, lever: Lever) -> str:
@@ -207,7 +183,7 @@ class AbControl:
         from gpudash.present.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
         from gpudash.recording.files import created  # noqa: PLC0415  # …
 
-        shown, command = self._concluded(), ""
+        shown, command = self.concluded("card"), ""
         with suppress(UsageError):  # the command is not known in a recording
             command = self.command(shown)
         card = card_of(shown, self._run.snapshot, command)

@@ -14,10 +14,10 @@ from gpudash.protocol.answer import Answer
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
-from gpudash.protocol.training import Ability
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, runs_on
-from gpudash.tui.keys import is_pausing, key_for, why_not
+from gpudash.tui.availability import Requests, why_not
+from gpudash.tui.keys import is_pausing
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player
@@ -81,9 +81,17 @@ class RunState:
         if not self.is_open(self.asked_comparison):
             self.asked_comparison = None
 
-    def require(self, ability: Ability) -> None:
-        """Raise UsageError if the run does not accept such requests."""
-        if (reason := why_not(ability, self.snapshot)) is not None:
+    @property
+    def requests(self) -> Requests:
+        return Requests(self.comparing, self.pausing, self.profiling)
+
+    def why_not(self, action: str, lever: str = "") -> str | None:
+        why = why_not(action, self.snapshot, self.requests, lever)
+        return why.reason if why is not None else None
+
+    def require(self, action: str, lever: str = "") -> None:
+        """Raise UsageError if the action is not possible now."""
+        if (reason := self.why_not(action, lever)) is not None:
             raise UsageError(reason)
 
     @property
@@ -128,12 +136,6 @@ class RunState:
     def slowing(self) -> bool:
         shown = self.snapshot.slowing
         return shown is not None and not shown.is_over
-
-    @property
-    def why_busy(self) -> str | None:
-        """The A/B or the proof that is running, and the key that ends it; None without one."""
-        what = "a proof by slowing" if self.slowing else "an A/B"
-        return f"{what} is running; {key_for('compare')} ends it" if self.comparing else None
 
     @property
     def profiling(self) -> bool:

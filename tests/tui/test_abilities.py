@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from gpudash.present.cells import fitting
+from gpudash.tui.availability import WHY_NOT, Requests
 from gpudash.tui.bars import footer
-from gpudash.tui.keys import WHY_NOT
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
@@ -33,23 +33,23 @@ async def test_footer_levers_and_palette_show_what_is_not_possible(d):
 
 
 def test_the_key_of_the_proposal_is_grey_without_a_proposal():
-    buttons = {refused: footer(training(), refused=refused) for refused in ((), ("try_it",))}
+    buttons = {one: footer(training(), requests=Requests(proposes=one)) for one in (True, False)}
     assert len({tuple(cell.rank for cell in cells) for cells in buttons.values()}) == 1
-    for refused, ink in (((), "key"), (("try_it",), "dim")):
-        (button,) = (cell for cell in buttons[refused] if cell.action == "try_it")
+    for proposes, ink in ((True, "key"), (False, "dim")):
+        (button,) = (cell for cell in buttons[proposes] if cell.action == "try_it")
         assert button.parts[0] == ("x", ink)
 
 
 def test_undo_is_grey_without_a_change():
-    for refused, ink, rank in (((), "key", 0), (("undo",), "dim", 5)):
-        buttons = footer(training(), refused=refused)
+    for edits, ink, rank in ((frozenset({"undo"}), "key", 0), (frozenset(), "dim", 5)):
+        buttons = footer(training(), requests=Requests(edits=edits))
         (button,) = (cell for cell in buttons if cell.action == "undo")
         assert (button.parts[0], button.rank) == (("u", ink), rank)
 
 
 def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
-    shown = fitting(footer(able, focus="levers", refused=("undo",)), 78)
+    shown = fitting(footer(able, focus="levers", requests=Requests(edits=frozenset())), 78)
     assert {"why", "timeline", "try_it", "help", "command_palette", "leave"} <= {
         cell.action for cell in shown
     }

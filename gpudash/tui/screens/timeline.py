@@ -108,10 +108,8 @@ class TimelineScreen(Contained, Screen[None]):
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
-            snapshot, refused = self._control.snapshot, self._control.refused_now
-            if "try_it" in refused:
-                refused |= {"screen.try_it"}
-            self._footer.show(bars.footer(snapshot, self.keys, roomy=False, refused=refused))
+            snapshot, requests = self._control.snapshot, self._control.requests
+            self._footer.show(bars.footer(snapshot, self.keys, requests, roomy=False))
             lines = _following(self._control.headline)
             follows = tuple(Figure(what=fmt.plain(line)) for line in lines)
             if follows != self._follows:

@@ -14,7 +14,8 @@ from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
 from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
-from gpudash.tui.keys import key_for, why_not
+from gpudash.tui.availability import unable
+from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
 from workloads.levers import phrase
@@ -87,7 +88,7 @@ class AnswerStrip(Panel):
             _start_hints(snapshot) if starting else (),
             f"about {last_s:.0f} s here last time" if is_known else "",
             tuple(_rates(snapshot)),
-            why_not("blocks", snapshot) is None,
+            unable("blocks", snapshot) is None,
             time_left(compared, snapshot.blocks) if compared is not None else "",
         )
         if now != self._now:
