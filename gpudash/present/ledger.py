@@ -8,7 +8,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
-from gpudash.present.change_axis import ChangeInterval
+from gpudash.present.change_axis import ChangeInterval, interval_of
 from gpudash.present.lever_values import LeverRow
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
@@ -139,10 +139,9 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
 
 
 def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: bool) -> LedgerRow:
-    assert proof.change is not None
-    assert proof.low is not None
-    assert proof.high is not None
-    low, change, high, before, after = proof.low, proof.change, proof.high, proof.a, proof.b
+    interval, before, after = interval_of(proof), proof.a, proof.b
+    assert interval is not None
+    low, change, high = interval
     if row.value == proof.b and high < 0:  # going back is what gains
         before, after = after, before
         low, change, high = map(way_back, (high, change, low))
@@ -173,7 +172,7 @@ def _newest(
     """Return the newest verdict about the present value, and its number from 1."""
     for number in range(len(verdicts), 0, -1):
         one = verdicts[number - 1]
-        has_interval = one.verdict is not None and None not in (one.change, one.low, one.high)
+        has_interval = one.verdict is not None and interval_of(one) is not None
         if one.lever == name and has_interval and now in (one.a, one.b) and not one.doing:
             return number, one
     return 0, None

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from gpudash import format as fmt
+from gpudash.diagnosis.proposals import way_back
 from gpudash.forecast import Forecast, Need, forecast
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
@@ -82,7 +83,7 @@ def _verdicts(
         if shown.a == now:
             yield shown.b, shown.change
         elif shown.b == now and shown.change > -1:
-            yield shown.a, 1 / (1 + shown.change) - 1
+            yield shown.a, way_back(shown.change)
 
 
 def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:

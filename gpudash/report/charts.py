@@ -6,9 +6,11 @@ from xml.etree.ElementTree import Element
 from gpudash import format as fmt
 from gpudash.markup import element, number, svg
 from gpudash.present.axes import means, nice_ceiling
+from gpudash.present.change_axis import interval_of
 from gpudash.present.readings import ShownReading
 from gpudash.present.step_time import StepPart, metrics_of, parts_of, spent, top_ms
 from gpudash.present.throughput import scale_of, throughput
+from gpudash.present.wording import change_of
 from gpudash.protocol.session import ComparisonShown
 from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve
 from gpudash.snapshot import BlockShown, Marker, Snapshot
@@ -117,20 +119,21 @@ def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
 
 def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
     """None without an interval; the axis goes from -reach to +reach."""
-    if shown.change is None or shown.low is None or shown.high is None:
+    if (interval := interval_of(shown)) is None:
         return None
-    wide, high = 180.0, 22.0
+    low, change, high = interval
+    wide, tall = 180.0, 22.0
 
     def x(change: float) -> float:
         return wide / 2 * (1 + min(max(change / reach, -1.0), 1.0))
 
-    title = f"{fmt.change(shown.change, shown.low, shown.high)}, on an axis of ±{100 * reach:.3g} %"
+    title = f"{change_of(shown)}, on an axis of ±{100 * reach:.3g} %"
     inside = [
-        element("line", x1=wide / 2, x2=wide / 2, y1=0, y2=high, class_="zero"),
-        element("line", x1=x(shown.low), x2=x(shown.high), y1=11, y2=11, class_="whisker"),
-        element("circle", cx=x(shown.change), cy=11, r=4, class_="dot"),
+        element("line", x1=wide / 2, x2=wide / 2, y1=0, y2=tall, class_="zero"),
+        element("line", x1=x(low), x2=x(high), y1=11, y2=11, class_="whisker"),
+        element("circle", cx=x(change), cy=11, r=4, class_="dot"),
     ]
-    return svg(title, "", inside, wide, high, class_="interval")
+    return svg(title, "", inside, wide, tall, class_="interval")
 
 
 def reach_of(verdicts: Iterable[ComparisonShown]) -> float:

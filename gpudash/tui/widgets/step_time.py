@@ -90,12 +90,9 @@ class StepTime(TimePanel):
             line_of(ink, cut(series.of(name), bins, time_range, series.at_s))
             for name, ink in inks.items()
         )
-        marks = [(one.at_s, "border") for one in snapshot.markers if time_range.holds(one.at_s)]
-        if view.cursor_s is not None and time_range.holds(view.cursor_s):
-            marks.append((view.cursor_s, "strong"))
         now_ms = snapshot.step_ms_p50 if view.end_s is None else None
         top = top_ms(series, [stretch for _, stretch in bins], snapshot.markers, now_ms)
-        return curves(lines, top, time_range, rows, gutter_of(width), tuple(marks))
+        return curves(lines, top, time_range, rows, gutter_of(width), self.marks_in(time_range))
 
     # ── columns ─────────────────────────────────────────────────────────────────────────
 

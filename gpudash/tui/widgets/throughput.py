@@ -124,13 +124,8 @@ class ThroughputChart(TimePanel):
         compared: Mapping[int, float],
     ) -> Iterable[Parts]:
         lines = in_stretches(runs, _inks(compared, time_range.columns), time_range)
-        changes = [one.at_s for one in self._snapshot.markers if time_range.holds(one.at_s)]
-        marks = [(at_s, "border") for at_s in changes]
-        cursor_s = self.view.cursor_s
-        if cursor_s is not None and time_range.holds(cursor_s):
-            marks.append((cursor_s, "strong"))
         gutter = gutter_of(time_range.columns + GUTTER)
-        return curves(lines, top, time_range, rows, gutter, tuple(marks))
+        return curves(lines, top, time_range, rows, gutter, self.marks_in(time_range))
 
     def _overlaid(
         self,
