@@ -69,14 +69,15 @@ def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
     assert "numpy" not in loaded_by(code)
 
 
-def test_what_the_screen_knows_loads_no_widget() -> None:
-    code = "import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox"
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox",
+        "import gpudash.report.page, gpudash.present.card, gpudash.present.ledger",
+    ],
+)
+def test_what_is_shown_is_known_without_a_widget(code: str) -> None:
     assert "textual" not in loaded_by(code)
-
-
-def test_a_page_is_made_without_a_screen() -> None:
-    code = "import gpudash.report.page, gpudash.present.card, gpudash.present.ledger"
-    assert not loaded_by(code) & {"textual", "asyncio"}
 
 
 def test_the_dashboard_leaves_out_what_libraries_bring_along_and_it_never_uses():

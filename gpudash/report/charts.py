@@ -1,20 +1,41 @@
 """The charts of a page as SVG: curves, stacked columns and bars over one time axis. No I/O."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from xml.etree.ElementTree import Element
+
+import msgspec
 
 from gpudash import format as fmt
 from gpudash.markup import element, number, svg
-from gpudash.present.axes import means, nice_ceiling
+from gpudash.present.axes import (
+    LABEL_WIDTH,
+    Point,
+    Runs,
+    TimeRange,
+    means,
+    nice_ceiling,
+    time_ticks,
+)
 from gpudash.present.change_axis import interval_of
 from gpudash.present.readings import ShownReading
 from gpudash.present.step_time import StepPart, metrics_of, parts_of, spent, top_ms
 from gpudash.present.throughput import scale_of, throughput
 from gpudash.present.wording import change_of
 from gpudash.protocol.session import ComparisonShown
-from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve
-from gpudash.snapshot import BlockShown, Marker, Snapshot
+from gpudash.snapshot import BlockShown, Marker, Series, Snapshot
 
+WIDTH = 960.0
+"""Width of a chart in its own units; the page scales it."""
+LEFT, RIGHT = 56.0, 12.0
+PLOT = WIDTH - LEFT - RIGHT
+AXIS = 24.0
+"""Height of the time axis below a plot."""
+MOST_BINS = 320
+"""Most points of a curve: a long recording must not make a large page."""
+ROOM = 8
+"""Most times on an axis."""
 HEIGHT = 190.0
 LABELS = 14.0
 """Height of a row of marker labels above a plot."""
@@ -22,6 +43,108 @@ LABEL_ROWS = 3
 LONGEST_LABEL = 60
 LETTER = 6.6
 """Approximate width of a letter of a label."""
+
+
+# ── the time axis, and the frame around a plot ──────────────────────────────────────────
+
+
+class Bins(msgspec.Struct, frozen=True, kw_only=True):
+    """The ticks of a recording, grouped into at most `MOST_BINS` stretches."""
+
+    end_s: float
+    """End of the time axis, which begins at 0."""
+    stretches: tuple[slice, ...] = ()
+    times: tuple[tuple[float, float], ...] = ()
+    """Begin and end of each stretch, in seconds."""
+
+    def x(self, at_s: float) -> float:
+        return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
+
+    def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
+        """Split the runs where nothing was measured."""
+        found = means(values, series.at_s, self.stretches)
+        points = zip(self.times, found, strict=True)
+        return [
+            [((begin + end) / 2, value) for (begin, end), value in some if value is not None]
+            for measured, some in groupby(points, key=lambda one: one[1] is not None)
+            if measured
+        ]
+
+
+def bins_of(series: Series, elapsed_s: float) -> Bins:
+    """Group the ticks by which of `MOST_BINS` equal intervals they end in."""
+    at_s = series.at_s
+    end_s = max(elapsed_s, at_s[-1] if at_s else 0.0, 1.0)
+    stretches, times, begin = [], [], 0
+    for index in range(1, MOST_BINS + 1):
+        end = bisect_right(at_s, end_s * index / MOST_BINS + 1e-6, begin)
+        if end > begin:
+            before_s = at_s[begin - 1] if begin else max(at_s[0] - series.tick_s, 0.0)
+            stretches.append(slice(begin, end))
+            times.append((before_s, at_s[end - 1]))
+        begin = end
+    return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
+
+
+class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """The plot of one chart: from 0 to `top` over the time of all bins."""
+
+    bins: Bins
+    top: float
+    above: float
+    """Height of the room above the plot."""
+    height: float
+
+    @property
+    def bottom(self) -> float:
+        return self.above + self.height
+
+    def y(self, value: float) -> float:
+        return self.bottom - self.height * min(max(value / self.top, 0.0), 1.0)
+
+    def chart(self, title: str, about: str, inside: Sequence[Element]) -> Element:
+        axes = (*self._levels(), *self._times())
+        return svg(title, about, [*axes, *inside], WIDTH, self.bottom + AXIS, class_="chart")
+
+    def spark(self, title: str, inside: Sequence[Element]) -> Element:
+        base = element(
+            "line", x1=LEFT, x2=LEFT + PLOT, y1=self.bottom, y2=self.bottom, class_="grid"
+        )
+        return svg(title, "", [base, *inside], PLOT, self.bottom + 3, begin=LEFT, class_="chart")
+
+    def _levels(self) -> Iterator[Element]:
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            y = self.bottom - share * self.height
+            yield element("line", x1=LEFT, x2=LEFT + PLOT, y1=y, y2=y, class_="grid")
+            if share in (0.0, 0.5, 1.0):  # quarters have too many digits
+                text = fmt.compact(share * self.top)
+                yield element("text", text, x=LEFT - 8, y=y + 4, class_="tick end")
+
+    def _times(self) -> Iterator[Element]:
+        whole = TimeRange(begin_s=0.0, end_s=self.bins.end_s, columns=ROOM * LABEL_WIDTH)
+        for at_s in time_ticks(whole):
+            x, text = self.bins.x(at_s), fmt.minutes(at_s)
+            yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
+
+
+def curve(runs: Runs, frame: ChartFrame, ink: str) -> Iterator[Element]:
+    for kind, path in (("area", _area), ("line", _line)):
+        yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
+
+
+def _line(run: Sequence[Point], frame: ChartFrame) -> str:
+    """Draw a single point as a visible dash."""
+    points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
+    if len(points) == 1:
+        (x, y) = points[0]
+        points = [(x - 1, y), (x + 1, y)]
+    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+
+
+def _area(run: Sequence[Point], frame: ChartFrame) -> str:
+    first, last = (frame.bins.x(at_s) for at_s in (run[0][0], run[-1][0]))
+    bottom = number(frame.bottom)
+    return f"{_line(run, frame)}L{number(last)} {bottom}L{number(first)} {bottom}z"
 
 
 # ── throughput ──────────────────────────────────────────────────────────────────────────

@@ -13,8 +13,7 @@ from gpudash.present.axes import TimeView, means
 from gpudash.present.readings import ShownReading, quantity, readings
 from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables
-from gpudash.report.charts import reading_chart, step_chart, throughput_chart
-from gpudash.report.frame import Bins, bins_of
+from gpudash.report.charts import Bins, bins_of, reading_chart, step_chart, throughput_chart
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
 

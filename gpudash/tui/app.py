@@ -33,8 +33,7 @@ from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.keys import Help, Palette, as_markup, entries
-from gpudash.tui.screens.main import REMEMBERED, MainScreen
-from gpudash.tui.screens.replay import ReplayScreen
+from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.live import owner_lines, owners_title
 
