@@ -86,7 +86,7 @@ def bins_of(series: Series, elapsed_s: float) -> Bins:
     return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
 
 
-class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
+class _ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
     """The plot of one chart: from 0 to `top` over the time of all bins."""
 
     bins: Bins
@@ -127,12 +127,12 @@ class ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
             yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
 
 
-def curve(runs: Runs, frame: ChartFrame, ink: str) -> Iterator[Element]:
+def _curve(runs: Runs, frame: _ChartFrame, ink: str) -> Iterator[Element]:
     for kind, path in (("area", _area), ("line", _line)):
         yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
 
 
-def _line(run: Sequence[Point], frame: ChartFrame) -> str:
+def _line(run: Sequence[Point], frame: _ChartFrame) -> str:
     """Draw a single point as a visible dash."""
     points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
     if len(points) == 1:
@@ -141,7 +141,7 @@ def _line(run: Sequence[Point], frame: ChartFrame) -> str:
     return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
 
 
-def _area(run: Sequence[Point], frame: ChartFrame) -> str:
+def _area(run: Sequence[Point], frame: _ChartFrame) -> str:
     first, last = (frame.bins.x(at_s) for at_s in (run[0][0], run[-1][0]))
     bottom = number(frame.bottom)
     return f"{_line(run, frame)}L{number(last)} {bottom}L{number(first)} {bottom}z"
@@ -159,10 +159,10 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     top = scale_of(runs, snapshot.markers)
     labels = list(_labels(snapshot.markers, bins))
     above = LABELS * max((row + 1 for _, _, row in labels), default=0) + 6
-    frame = ChartFrame(bins=bins, top=top, above=above, height=HEIGHT)
+    frame = _ChartFrame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
-        *curve(runs, frame, "rate"),
+        *_curve(runs, frame, "rate"),
         *_marker_lines(snapshot.markers, frame),
         *(
             element("text", text, x=begin, y=LABELS * (row + 1) - 3, class_="label")
@@ -184,7 +184,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
     if not any(steps):
         return None, []
     top = top_ms(series, bins.stretches, snapshot.markers, None)
-    frame = ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
+    frame = _ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
     paths: dict[str, list[str]] = {}
     for (begin_s, end_s), step in zip(bins.times, steps, strict=True):
         reached = 0.0
@@ -204,7 +204,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
     return frame.chart("A step's time, ms", about, drawn), shown
 
 
-def _column(frame: ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
+def _column(frame: _ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
     """Absolute coordinates give neighbours exactly the same edge."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
@@ -218,9 +218,9 @@ def reading_chart(snapshot: Snapshot, one: ShownReading, bins: Bins) -> Element 
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
-    frame = ChartFrame(bins=bins, top=one.top, above=3.0, height=34.0)
+    frame = _ChartFrame(bins=bins, top=one.top, above=3.0, height=34.0)
     inside = [
-        *curve(runs, frame, "rate" if one.of_device else "host"),
+        *_curve(runs, frame, "rate" if one.of_device else "host"),
         *_marker_lines(snapshot.markers, frame),
     ]
     return frame.spark(f"{one.label} over time, up to {one.scale or '100 %'}", inside)
@@ -268,7 +268,7 @@ def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
 # ── markers and blocks ──────────────────────────────────────────────────────────────────
 
 
-def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element]:
+def _blocks(blocks: Iterable[BlockShown], frame: _ChartFrame) -> Iterator[Element]:
     for side, y in (("a", frame.bottom - 10), ("b", frame.bottom - 5)):
         path = "".join(
             f"M{number(x)} {number(y)}h{number(max(end - x, 0.5))}v5H{number(x)}z"
@@ -282,7 +282,7 @@ def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element
                           class_=f"fill {side}")  # fmt: skip
 
 
-def _marker_lines(markers: Iterable[Marker], frame: ChartFrame) -> Iterator[Element]:
+def _marker_lines(markers: Iterable[Marker], frame: _ChartFrame) -> Iterator[Element]:
     for one in markers:
         x = frame.bins.x(one.at_s)
         tip = element("title", f"{fmt.minutes(one.at_s)} {one.label}")

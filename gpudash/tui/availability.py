@@ -82,7 +82,7 @@ def why_not(
     action = action.removeprefix("screen.")
     if action == "timeline" and snapshot.profile is not None:
         return None  # an existing profile can always be shown
-    never = (need and unable(need, snapshot)) or (lever and fixed(lever, snapshot))
+    never = (need and unable(need, snapshot)) or (lever and _fixed(lever, snapshot))
     if never:
         return Unavailable(never)
     if action == "compare" and requests.comparing:
@@ -118,7 +118,7 @@ def _why_it_cannot(ability: Ability, snapshot: Snapshot) -> str | None:
     return None
 
 
-def fixed(lever: str, snapshot: Snapshot) -> str | None:
+def _fixed(lever: str, snapshot: Snapshot) -> str | None:
     """Return why a lever cannot be changed in this training, after its name; None if it can."""
     reason = refusal(lever, snapshot.levers if snapshot.found else ())
     return f"{lever}: {fmt.plain(reason)}" if reason else None
