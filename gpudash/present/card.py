@@ -10,8 +10,8 @@ import msgspec
 from gpudash import __version__
 from gpudash import format as fmt
 from gpudash.compare.ab import contention
-from gpudash.markup import NAMESPACE, element, svg
 from gpudash.present.change_axis import interval_of
+from gpudash.present.markup import NAMESPACE, element, svg
 from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.snapshot import Snapshot

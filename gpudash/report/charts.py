@@ -8,7 +8,6 @@ from xml.etree.ElementTree import Element
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.markup import element, number, svg
 from gpudash.present.axes import (
     LABEL_WIDTH,
     Point,
@@ -19,6 +18,7 @@ from gpudash.present.axes import (
     time_ticks,
 )
 from gpudash.present.change_axis import interval_of
+from gpudash.present.markup import element, number, svg
 from gpudash.present.readings import ShownReading
 from gpudash.present.step_time import StepPart, metrics_of, parts_of, spent, top_ms
 from gpudash.present.throughput import scale_of, throughput

@@ -7,9 +7,9 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.diagnosis.limits import said
-from gpudash.markup import MOST_LINES, document, element, section
 from gpudash.metrics import METRICS
 from gpudash.present.axes import TimeView, means
+from gpudash.present.markup import MOST_LINES, document, element, section
 from gpudash.present.readings import ShownReading, quantity, readings
 from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables

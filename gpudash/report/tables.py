@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
-from gpudash.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
 from gpudash.present.history import COST, JOULES, Table, energy_text, table_of
+from gpudash.present.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
 from gpudash.present.ranks import columns_of
 from gpudash.present.wording import change_of
 from gpudash.protocol.session import ComparisonShown

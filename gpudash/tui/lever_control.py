@@ -13,7 +13,7 @@ from gpudash import format as fmt
 from gpudash.errors import UsageError
 from gpudash.offers import NEEDS_ROOT, canonical, of_driver
 from gpudash.present import wording
-from gpudash.present.lever_values import LeverRow, MeasuredValue, fitting, measured_values
+from gpudash.present.ledger import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result

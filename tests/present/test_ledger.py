@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from gpudash.present.change_axis import shared_axis
-from gpudash.present.ledger import Standing, ledger
-from gpudash.present.lever_values import LeverRow
+from gpudash.present.ledger import LeverRow, Standing, ledger
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever

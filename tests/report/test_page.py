@@ -10,7 +10,7 @@ import pytest
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
-from gpudash.markup import document, element, number
+from gpudash.present.markup import document, element, number
 from gpudash.protocol.answer import Gain, Try, Without
 from gpudash.protocol.session import EnergyFound, Slope
 from gpudash.report.charts import (

@@ -7,7 +7,8 @@ import msgspec
 from textual import events
 from textual.app import App
 
-from gpudash.present.lever_values import MeasuredValue, fitting, measured_values, rate_unit
+from gpudash.present.history import rate_unit
+from gpudash.present.ledger import MeasuredValue, fitting, measured_values
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Lever
 from gpudash.reference_levers import reference_levers

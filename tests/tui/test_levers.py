@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
-from gpudash.present.lever_values import LeverRow
+from gpudash.present.ledger import LeverRow
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Lever
