@@ -48,15 +48,14 @@ class AbControl:
         self._levers.check_numbers({lever.name: b})
         rebuilds = lever.effect != "next step"
         question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
-        self._run.asked_comparison = Request(
-            self._run.engine.compare(question, goes_on=goes_on), True
-        )
+        number = self._run.engine.compare(question, goes_on=goes_on)
+        self._run.asked["comparison"] = Request(number, True)
 
     def end(self) -> str:
         """Give a verdict if there are enough pairs."""
         run = self._run
         run.require("compare")
-        run.asked_comparison = Request(run.engine.end_comparison(), False)
+        run.asked["comparison"] = Request(run.engine.end_comparison(), False)
         is_tune = run.running is not None and run.running.doing
         what = "the proof" if run.slowing else "the tune" if is_tune else "the A/B"
         return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
@@ -69,7 +68,7 @@ class AbControl:
         assert answer is not None, "it is required"
         assert answer.step_ms is not None, "it is required"
         run.engine.rehearse()
-        run.asked_comparison = Request(run.engine.slow(answer.step_ms), True)
+        run.asked["comparison"] = Request(run.engine.slow(answer.step_ms), True)
         ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
         return f"each part of a step is slowed in turns, {ends}"
 
@@ -101,7 +100,7 @@ class AbControl:
             why = "; ".join(f"{one.lever}: {one.why}" for one in found.left_out)
             raise UsageError(f"nothing to tune: {why or 'the training has no lever'}")
         tuning = Tuning(found.tunables, energy=run.engine.meters)
-        run.asked_comparison = Request(run.engine.conduct(tuning), True)
+        run.asked["comparison"] = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)
         more = f"; {compiling(BUDGET_S)}" * any(one.compiles for one in found.tunables)
         return f"tries {levers} for {BUDGET_S:.0f} s at most{more}; {key_for('compare')} ends it"

@@ -84,7 +84,7 @@ class Control(RunState):
         self.require("pause")
         pause = not self.pausing
         number = self.engine.pause() if pause else self.engine.resume()
-        self.asked_pause = Request(number, pause)
+        self.asked["pause"] = Request(number, pause)
 
     def new_row(self) -> None:
         self.require("new_row")
@@ -120,8 +120,7 @@ class Control(RunState):
         if workload != self.plan.workload:
             self.levers.forget_edits()
         self.plan = plan
-        self.asked_levers = {}
-        self.asked_pause = self.asked_comparison = None
+        self.asked_levers, self.asked = {}, {}
 
     def ask_memory_owners(self) -> None:
         self.require("memory")

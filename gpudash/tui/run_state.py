@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.session import Session
 
 WishT = TypeVar("WishT")
+Ongoing: TypeAlias = Literal["pause", "comparison"]
 
 
 class Request(NamedTuple, Generic[WishT]):
@@ -51,9 +52,8 @@ class RunState:
         """Whether the engine has started a run."""
         self.asked_levers: dict[str, Request[str]] = {}
         """Lever → the request to change it."""
-        self.asked_pause: Request[bool] | None = None
-        self.asked_comparison: Request[bool] | None = None
-        """True to begin one, False to end it."""
+        self.asked: dict[Ongoing, Request[bool]] = {}
+        """True to begin it, False to end it."""
         self.asked_profile: Request[Profiled | None] | None = None
         """Its wish is the previous profile."""
         self.asked_restart: Request[Plan] | None = None
@@ -72,14 +72,11 @@ class RunState:
     def drop_answered(self) -> None:
         """Forget requests that the newest snapshot includes; lever requests outlive a worker."""
         if self.dead:
-            self.asked_pause = self.asked_comparison = self.asked_profile = None
+            self.asked, self.asked_profile = {}, None
             return
-        asked = self.asked_levers.items()
-        self.asked_levers = {name: one for name, one in asked if self.is_open(one)}
-        if not self.is_open(self.asked_pause):
-            self.asked_pause = None
-        if not self.is_open(self.asked_comparison):
-            self.asked_comparison = None
+        levers, asked = self.asked_levers.items(), self.asked.items()
+        self.asked_levers = {name: one for name, one in levers if self.is_open(one)}
+        self.asked = {what: one for what, one in asked if self.is_open(one)}
 
     @property
     def requests(self) -> Requests:
@@ -114,7 +111,7 @@ class RunState:
 
     @property
     def pausing(self) -> bool:
-        asked = self.asked_pause
+        asked = self.asked.get("pause")
         return is_pausing(self.snapshot) if asked is None else asked.wish
 
     @property
@@ -122,8 +119,8 @@ class RunState:
         """Whether an A/B or a proof by slowing is running, or was just requested."""
         if self.dead or self.snapshot.state == "starting":  # it ended with its worker
             return False
-        if self.asked_comparison is not None:
-            return self.asked_comparison.wish
+        if "comparison" in self.asked:
+            return self.asked["comparison"].wish
         return self.slowing or self.running is not None
 
     @property
