@@ -17,7 +17,7 @@ from gpudash.snapshot import (
     unreadable,
 )
 from gpudash.tui.availability import Requests, availability
-from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
+from gpudash.tui.keys import KEYS, Key, by_focus, key_for
 from workloads.levers import phrase
 
 STATE_STYLES: dict[ShownState, tuple[str, str]] = {
@@ -206,7 +206,7 @@ def footer(
     refused = availability(snapshot, requests, [key.action for key in shown])
     now = {
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
-        "pause": "resume" if is_pausing(snapshot) else "pause",
+        "pause": "resume" if requests.pausing else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if requests.comparing else "A/B",
         "screen.live": "live" if is_live(snapshot) else "newest",

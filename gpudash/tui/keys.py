@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import Snapshot, aside
 
 Group: TypeAlias = Literal["move", "run", "prove", "look", "keep", "app"]
 GROUPS: dict[Group, str] = {
@@ -80,13 +79,6 @@ class Key(msgspec.Struct, frozen=True):
         first = self.keys.partition(",")[0]
         sign = SHOWN.get(first, first)
         return first if self.by_name and not sign.isascii() else sign
-
-
-def is_pausing(snapshot: Snapshot) -> bool:
-    """Return whether the training is paused or will be, as the user has asked last."""
-    if snapshot.pausing is not None:
-        return snapshot.pausing
-    return snapshot.state == "paused" and not aside(snapshot)
 
 
 PROFILED_STEPS = 10

@@ -15,9 +15,8 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.reference_levers import reference_levers
-from gpudash.snapshot import ENDED, Snapshot, runs_on
+from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
 from gpudash.tui.availability import Requests, why_not
-from gpudash.tui.keys import is_pausing
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player
@@ -111,8 +110,13 @@ class RunState:
 
     @property
     def pausing(self) -> bool:
-        asked = self.asked.get("pause")
-        return is_pausing(self.snapshot) if asked is None else asked.wish
+        """Whether the training is paused or will be, as the user has asked last."""
+        snapshot = self.snapshot
+        if "pause" in self.asked:
+            return self.asked["pause"].wish
+        if snapshot.pausing is not None:
+            return snapshot.pausing
+        return snapshot.state == "paused" and not aside(snapshot)
 
     @property
     def comparing(self) -> bool:
