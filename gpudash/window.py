@@ -59,12 +59,13 @@ class Window(Pace):
         self.readings.add({name: reading.number(name) for name in names})
 
     def join(self, other: "Window") -> None:
+        """Give readings the weight of the steps beside them."""
         self.steps += other.steps
         self.samples = _sum(self.samples, other.samples)
         self.tokens = _sum(self.tokens, other.tokens)
         self.busy_s += other.busy_s
         self.times.add(other.times.values(), other.steps)
-        self.readings.add(other.readings.values())
+        self.readings.add(other.readings.values(), other.steps)
 
     def values(self) -> dict[str, float]:
         """Return the means by metric; absent = not measured."""

@@ -12,7 +12,8 @@ from math import floor
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
-from gpudash.snapshot import Series, Values
+from gpudash.ranks.recent import NOW_S, NOW_STEPS
+from gpudash.snapshot import RecentMeans, Series, Values
 from gpudash.statistics import Means
 from gpudash.window import Window
 
@@ -110,6 +111,9 @@ class Ticks:
         self._series = Series(tick_s=TICK_S)
         self._shown_to = 0
         self._stale = False  # a tick that was shown has changed
+        self._warm_from = 0  # the first tick after the last warm-up
+        self._recent = RecentMeans()
+        self._recent_of = (0, 0)  # `_warm_from` and `_covered_to` then
 
     def begin(self, at_s: float) -> None:
         """Begin at whole ticks, as only those can be covered."""
@@ -127,10 +131,30 @@ class Ticks:
         self._covered_to = max(self._covered_to, end)
         self._merge()
 
+    def recent(self) -> RecentMeans:
+        """Return the same object while no further tick is known."""
+        known = self._warm_from, self._covered_to
+        if self._recent_of != known:
+            self._recent, self._recent_of = self._newest_ticks(), known
+        return self._recent
+
+    def _newest_ticks(self) -> RecentMeans:
+        window, until = Window(), self._newest - NOW_S / TICK_S
+        for index in reversed(range(max(self._warm_from, self._merged.end), self._covered_to)):
+            tick = self._ticks.get(index)
+            if index < until and window.steps >= NOW_STEPS:
+                break
+            if tick is not None:
+                window.join(tick)
+        step_ms = {} if window.step_ms is None else {"step_ms": window.step_ms}
+        return RecentMeans(steps=window.steps, values=window.values() | step_ms)
+
     def step(self, step: Step) -> None:
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         first, last = self._index(began_s), self._index(step.finished_s)
+        if step.warm < step.count:
+            self._warm_from = last + 1
         for index in range(max(first, last - CAPACITY), last + 1):
             tick = self._tick(index)
             if tick is None:
