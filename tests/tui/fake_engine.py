@@ -193,13 +193,9 @@ def with_recent(snapshot: Snapshot) -> Snapshot:
     series = snapshot.series
     if snapshot.recent.values:
         return snapshot
-    rates = [
-        rate if rate and math.isfinite(rate) else 0.0 for rate in series.of("steps_per_s")[-4:]
-    ]
+    rates = [rate if is_measured(rate) else 0.0 for rate in series.of("steps_per_s")[-4:]]
     means = {name: mean(values[-4:], rates) for name, values in series.values.items()}
-    known = {
-        name: value for name, value in means.items() if value is not None and math.isfinite(value)
-    }
+    known = {name: value for name, value in means.items() if is_measured(value)}
     recent = RecentMeans(steps=sum(rates) * series.tick_s, values=known)
     return msgspec.structs.replace(snapshot, recent=recent)
 
