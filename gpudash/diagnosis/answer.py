@@ -73,7 +73,7 @@ class Answers:
             self.newest = None
         of = profile, snapshot.code, snapshot.rehearsed
         goes_on = all(map(is_, of, self._of))  # what came since counts at once
-        is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
+        is_more = snapshot.recent is not then.recent or snapshot.state != then.state or not goes_on
         if not is_more or (snapshot.state in ENDED and self.newest is not None):
             return
         found = find(snapshot, cores, profile)

@@ -86,7 +86,7 @@ class Fold:
     @property
     def steps_per_s(self) -> float | None:
         """The newest worker's rate without its first step; None before the second step."""
-        return self.live.ranks.lead.whole_run.steps_per_s
+        return self.live.ranks.lead.whole_run.per_s("steps")
 
     def _is_beyond(self, rank: int) -> bool:
         if rank >= MOST_RANKS and not self._passed_over:

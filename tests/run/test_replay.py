@@ -95,8 +95,16 @@ def alike_in_ticks(found, was):
     )
 
 
+def alike_in_means(found, was):
+    return all(
+        near(0.01)(found.values.get(name), then) or name == "gpu_util_pct"
+        for name, then in was.values.items()
+    )
+
+
 NOT_IN_ROWS = {
     "series": alike_in_ticks,
+    "recent": alike_in_means,
     "step_ms_p50": near(BIN),
     "step_ms_p95": near(BIN),
     "steps_per_s": near(0.02),  # over the last seconds, which begin between two bins

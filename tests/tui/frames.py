@@ -14,7 +14,7 @@ from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.widgets.painted import Painted
-from tests.tui.fake_engine import FakeEngine, referred
+from tests.tui.fake_engine import FakeEngine, referred, with_recent
 
 
 def text_of(row: Parts) -> str:
@@ -80,5 +80,5 @@ def control_of(snapshot: Snapshot, engine: FakeEngine | None = None) -> Control:
         return engine
 
     control = Control(opened, Plan(workload=snapshot.workload, settings={}))
-    control.snapshot = referred(snapshot)
+    control.snapshot = with_recent(referred(snapshot))
     return control
