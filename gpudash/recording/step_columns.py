@@ -81,8 +81,9 @@ def steps_of(columns: StepColumns | None) -> tuple[Step, ...]:
 
 
 def rounded(report: Progress) -> Progress:
-    """Return it without the digits that a log has not."""
-    return replace(report, steps=tuple(map(_rounded, report.steps)))
+    """Return it without digits that no clock has: a log has none of them."""
+    steps = tuple(map(_rounded, report.steps))
+    return replace(report, steps=steps, instruments_ms=round(report.instruments_ms, 4))
 
 
 def _rounded(step: Step) -> Step:

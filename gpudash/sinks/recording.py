@@ -73,6 +73,8 @@ class RecordingWriter(Sink):
             self._log = Output(place, draft=self._hidden or not log)
             on_failure.callback(self.discard)
             self._log.append(line_of(self._origin))
+            if not log:
+                self._log.close()
             self._describe()
             on_failure.pop_all()
 
@@ -92,7 +94,7 @@ class RecordingWriter(Sink):
                 self.close(item.account)
             case Envelope():
                 try:
-                    self._log.append(line_of(item, every_step=self._origin.every_step))
+                    self._tell(item)
                 finally:
                     if item.rank == 0:
                         self._note(item.body)
@@ -131,6 +133,10 @@ class RecordingWriter(Sink):
                 answer = None if self._answer is None else report_of(self._answer)
                 self._describe(complete=whole, account=account, answer=answer)
         self._described = False
+
+    def _tell(self, envelope: Envelope) -> None:
+        if not self._log.closed:
+            self._log.append(line_of(envelope, every_step=self._origin.every_step))
 
     def _write(self, interval: Interval) -> None:
         if self._csv.closed:
