@@ -32,7 +32,7 @@ from gpudash.protocol.readings import GpuReading
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_steps import Burst, RankSteps
+from gpudash.recording.rank_steps import RankSteps
 from gpudash.sinks.sink import Sink, opener
 
 ROWS = 600
@@ -67,7 +67,6 @@ def row(number: int, ranks: int, began_s: float) -> Interval:
     """Return a row with everything."""
     from_s = began_s + number * ROW_S
     known = values(("step", "phase", "host"))
-    times = tuple((4.0 + place / 10, 10) for place in range(12))
     return Interval(
         began_s=from_s,
         ended_s=from_s + ROW_S,
@@ -84,7 +83,8 @@ def row(number: int, ranks: int, began_s: float) -> Interval:
                 step=120 * (number + 1),
                 steps=120,
                 samples=960,
-                bursts=(Burst(from_s, times),),
+                timed=120,
+                finished_s=from_s + ROW_S,
                 values=known,
             )
             for rank in range(ranks)

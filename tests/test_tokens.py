@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gpudash.recording.csv_reader import CsvReader
 from gpudash.recording.intervals import Interval, Intervals
-from gpudash.recording.unfold import unfold
+from gpudash.recording.step_columns import rounded
 from gpudash.statistics import without
 from gpudash.tui.panels import View
 from gpudash.views.live import LiveView
@@ -53,10 +53,9 @@ def test_a_csv_tells_of_them_and_is_read_so(rows, tmp_path):
     assert read == [row.ranks[0].tokens for row in rows]
 
 
-def test_a_row_unfolds_into_steps_that_have_its_tokens(rows):
-    for row in rows[:2]:
-        (_, progress), *_ = unfold(row, {}, {})
-        assert sum(one.tokens for one in progress.steps) == row.ranks[0].tokens
+def test_a_log_tells_of_them():
+    (*_, report) = trained(20)
+    assert [one.tokens for one in rounded(report).steps] == [TOKENS] * 20
 
 
 def test_a_warm_up_is_left_out_of_them():

@@ -39,13 +39,12 @@ class Gain(Record, frozen=True, array_like=True, tag=False):
     high_pct: float
     source: str = ""
     """The measurement behind it, in a line; empty if other clauses of the answer state it."""
-    how: GainHow | bool = ""
-    """In older recordings, whether an A/B found it."""
+    how: GainHow = ""
 
     @property
     def measured(self) -> bool:
         """Whether an A/B found it."""
-        return self.how in (True, "measured")
+        return self.how == "measured"
 
     @property
     def label(self) -> str:
@@ -127,7 +126,7 @@ class Answer(Record, frozen=True, kw_only=True, tag=False):
 
 
 class AnswerShown(Record, frozen=True, kw_only=True):
-    """The answer has changed: the rows of a recording cannot show it."""
+    """The answer has changed: a replay shows it as it was shown."""
 
     at_s: float
     answer: Answer | None

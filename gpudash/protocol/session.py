@@ -177,7 +177,7 @@ class Straggler(Record, frozen=True, kw_only=True, tag=False):
 
 
 class StragglerShown(Record, frozen=True, kw_only=True):
-    """The slow rank has changed, or what is known of it: the rows of a recording cannot show it."""
+    """The slow rank has changed, or what is known of it: a replay shows it as it was shown."""
 
     straggler: Straggler | None
     """None if no rank is slow any more."""

@@ -317,7 +317,7 @@ class Step(Record, frozen=True, kw_only=True, array_like=True, tag=False, gc=Fal
     ms."""
     count: Annotated[int, Meta(ge=1)] = 1
     """Number of consecutive steps that this record stands for; above 1 where they were timed
-    together, and in a replay."""
+    together."""
     samples: int | None = None
     """Samples in all `count` steps together; None if the source does not know them."""
     tokens: int | None = None

@@ -18,6 +18,7 @@ from gpudash.json_input import DamagedError, refuse_nonsense
 from gpudash.metrics import METRICS, Kind
 from gpudash.protocol.records import Settings
 from gpudash.recording import provenance
+from gpudash.recording.door import refuse_damaged
 from gpudash.recording.files import no_recording, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import (
@@ -25,12 +26,12 @@ from gpudash.recording.log import (
     LONGEST_LINE,
     LONGEST_S,
     LineReader,
-    LogReader,
     Origin,
+    RowReader,
     version_of,
 )
 from gpudash.recording.provenance import Metadata, path_beside
-from gpudash.recording.rank_steps import Burst, RankSteps
+from gpudash.recording.rank_steps import RankSteps
 
 NEEDED = {"time_s", "workload", "segment", "levers", "step", "steps"}
 NO_VALUES = {
@@ -64,7 +65,7 @@ def log_of(path: Path) -> Path:
 
 def open_recording(path: Path) -> LineReader:
     """Return the reader of a log or a CSV. Raises UsageError."""
-    return CsvReader(path) if _is_csv(path) else LogReader(path)
+    return CsvReader(path) if _is_csv(path) else RowReader(path)
 
 
 def _is_csv(path: Path) -> bool:
@@ -162,6 +163,7 @@ def _read(rows: list[dict[str, str]], before: Interval | None) -> Interval:
     ranks = (_rank(one, interval, known.get(rank)) for rank, one in sorted(of_rank.items()))
     found = replace(interval, ranks=tuple(ranks))
     refuse_nonsense(msgspec.to_builtins(found))
+    refuse_damaged(found)
     return found
 
 
@@ -190,9 +192,10 @@ def _rank(cells: Mapping[str, str], interval: Interval, before: RankSteps | None
     timed = steps - int(row.get("untimed_steps", 0))
     if not 0 <= timed <= steps:
         raise ValueError("not an interval that follows")
-    mean_ms = interval.train_s * 1e3 / max(timed, 1)
-    bursts = (Burst(interval.ended_s - interval.train_s, ((mean_ms, timed),)),) if timed else ()
-    return replace(one, bursts=bursts)
+    if not timed:
+        return one
+    step_ms = {"step_ms": interval.train_s * 1e3 / timed}
+    return replace(one, timed=timed, finished_s=interval.ended_s, values=one.values | step_ms)
 
 
 def _same_worker(interval: Interval, before: Interval) -> bool:

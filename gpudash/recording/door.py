@@ -10,10 +10,13 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Interval
+from gpudash.recording.rank_steps import in_order
 
 LEAST = -1.0
 """Of what cannot be negative: a difference of two clocks may be, by as much as they are off."""
 BELOW_ZERO = ("loss", "temperature_c")
+AHEAD_S = 60.0
+"""Seconds by which the clock of a report may be ahead of the envelope's."""
 
 
 def refuse_damaged(item: msgspec.Struct) -> None:
@@ -28,12 +31,18 @@ def refuse_damaged(item: msgspec.Struct) -> None:
                 _refuse_wrong(rank.transform_ms)
         case GpuReading(values=values) | HostReading(values=values):
             _refuse_wrong(values)
-        case Progress(values=values, transform_ms=transform_ms, steps=steps):
+        case Progress(values=values, transform_ms=transform_ms):
             _refuse_wrong(values)
             _refuse_wrong(transform_ms)
-            for step in steps:
-                if min((step.step_ms, *step.values.values())) < LEAST:
-                    raise DamagedError("a step that takes less than no time")
+
+
+def refuse_false_steps(report: Progress, sent_s: float) -> None:
+    """Raise DamagedError for steps that took less than no time, or finish after their report."""
+    if any(min((one.step_ms, *one.values.values())) < LEAST for one in report.steps):
+        raise DamagedError("a step that takes less than no time")
+    newest_s = max((step.finished_s for step in in_order(report)), default=report.until_s)
+    if max(report.until_s, newest_s) > sent_s + AHEAD_S:
+        raise DamagedError("a report of the future")
 
 
 def _refuse_wrong(values: Mapping[str, float | str]) -> None:

@@ -9,7 +9,8 @@ later: a setting's rate is the sum of its rows' timed steps over the sum of thei
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from math import inf, nextafter
 from typing import NamedTuple
 
@@ -28,6 +29,8 @@ GRACE_S = 0.5
 """A row waits for a sample from after its end, as samples come in order. It waits at most until
 every step up to this time after its end is known, and `ENERGY_REACH_S` longer for a reading of an
 energy counter."""
+AT_ONCE, AT_CLOSE = 100, 100_000
+"""Most rows that a message completes, and the end: a clock that jumps fills no memory or disk."""
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,16 +132,16 @@ class Intervals:
                 self._sampled(item.at_s)
             case _:
                 return ()
-        return self._complete(self._whole_s)
+        return tuple(islice(self._complete(self._whole_s), AT_ONCE))
 
-    def close(self, at_s: float) -> tuple[Interval, ...]:
-        """Return the remaining rows, up to `at_s` or to a later known step. None follow."""
+    def close(self, at_s: float) -> Iterator[Interval]:
+        """Yield the remaining rows, up to `at_s` or to a later known step. None follow."""
         end_s = max(at_s, self._last_finish_s)
-        rows = self._complete(end_s)
-        if not self._closed and end_s > self._start_s:
-            rows = (*rows, self._row(end_s))
+        yield from islice(self._complete(end_s), AT_CLOSE)
+        border_s = self._began_s + self._border * self._interval_s
+        if self._start_s < end_s < border_s and not self._closed:
+            yield self._row(end_s)
         self._closed = True
-        return rows
 
     def _turn(self, state: State) -> None:
         if state.process is not None and "starts" in state.turns:
@@ -167,7 +170,7 @@ class Intervals:
             self._next.append(_Segment(number, workload, settings, worker, ready_s, ready_s))
         self._stopped_s = min(self._stopped_s, self._last_finish_s)
         self._go_on(ready_s)
-        self._last_step = 0
+        self._last_step = state.after_step  # more than 0 if it had begun before
         self._last_finish_s = max(self._last_finish_s, ready_s)
         self._known_s = max(self._known_s, ready_s)
 
@@ -233,8 +236,7 @@ class Intervals:
                 at_s = max(at_s, self._last_finish_s)
                 self._next[index] = segment._replace(begins_s=at_s)
 
-    def _complete(self, until_s: float) -> tuple[Interval, ...]:
-        rows = []
+    def _complete(self, until_s: float) -> Iterator[Interval]:
         while not self._closed:
             border_s = self._began_s + self._border * self._interval_s
             end_s = border_s
@@ -244,13 +246,12 @@ class Intervals:
                 # returned rows are not revised: the change then shows from here on
                 end_s = min(end_s, max(self._next[0].begins_s, self._start_s))
             if end_s > until_s:
-                break
+                return
             if end_s > self._start_s:
-                rows.append(self._row(end_s))
+                yield self._row(end_s)
             if end_s == border_s:
                 self._border += 1
             self._enter_segments(end_s)
-        return tuple(rows)
 
     def _enter_segments(self, at_s: float) -> None:
         while self._next and self._next[0].begins_s <= at_s:

@@ -1,17 +1,17 @@
 """Fold what one rank says into the rows of a recording: alike for every rank. No I/O, no clock."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
-from math import floor, inf, log
+from collections.abc import Sequence
+from math import inf
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpudash.metrics import has_phases, process_reading
+from gpudash.metrics import process_reading
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
-from gpudash.statistics import Means, mean, percentiles, total
+from gpudash.statistics import Means, percentiles, total
 
 HELD_S = 20.0
 """Seconds beyond an interval that another rank's messages are kept while rank 0, which ends
@@ -20,17 +20,6 @@ MOST_READINGS = 512
 """Most readings of another rank's processes that are kept likewise: minutes of a hang."""
 SWITCH_S = 0.01
 """Steps further apart have a break between them: a pause, or a lever change."""
-BIN = 0.01
-"""Relative width of the bins that step times are kept in: 1 %."""
-
-
-class Burst(msgspec.Struct, frozen=True, array_like=True):
-    """Consecutive steps without a break."""
-
-    began_s: float
-    """When the first step began: possibly in an earlier row."""
-    step_times: tuple[tuple[float, int], ...]
-    """(ms, count) of each bin: its mean and its steps; the first step's bin comes first."""
 
 
 class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,23 +36,15 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     """Samples of these steps; of untimed ones, as far as known."""
     tokens: int | None = None
     """Their tokens, likewise; None without a step."""
-    total_samples: int | None = None
-    """Samples of all steps up to `step`."""
-    bursts: tuple[Burst, ...] = ()
-    """Durations of those of these steps that were timed."""
+    timed: int = 0
+    """Those of these steps whose times are known."""
+    finished_s: float | None = None
+    """When the last of them finished."""
     values: dict[str, float | str] = {}
     """By metric, absent if not measured: of its steps, over those in which each was measured; of
     its processes, over their readings; and its loss."""
-    parts_ms: dict[str, tuple[float, ...]] = {}
-    """Parts of phases that all steps cut into the same number of parts."""
     transform_ms: dict[str, float] = {}
     """Time per sample of each transform in a loader worker, as last reported."""
-    instruments_ms: float | None = None
-    """Host time for measuring, from reports in the interval; None without a report."""
-
-    @property
-    def timed(self) -> int:
-        return sum(count for burst in self.bursts for _, count in burst.step_times)
 
     @property
     def untimed(self) -> int:
@@ -76,8 +57,6 @@ class _Known(NamedTuple):
     step: Step | Untimed
     process: int
     """Number of the process that trained it."""
-    total_samples: int | None
-    """Samples of this process up to this step."""
 
 
 class _RankTrack:
@@ -101,7 +80,6 @@ class _RankTrack:
     def _begin(self, process: int) -> None:
         self._process = process  # that of the rows
         self._step = 0
-        self._total_samples: int | None = 0
         self._holding: dict[str, float | str] = {}  # values that hold until they are told again
 
     def begin(self, process: int) -> None:
@@ -128,11 +106,7 @@ class _RankTrack:
 
     def _take_steps(self, report: Progress) -> None:
         new = [step for step in in_order(report) if step.step > self._newest]
-        so_far, known = report.total_samples, list[_Known]()
-        for step in reversed(new):
-            known.append(_Known(step, self._started, so_far))
-            so_far = None if so_far is None or step.samples is None else so_far - step.samples
-        self._steps += reversed(known)
+        self._steps += [_Known(step, self._started) for step in new]
         self._newest = max([self._newest, *(step.step for step in new)])
         self.known_s = report.until_s
         while self._steps and self._is_overdue(self._steps[0].step.finished_s):
@@ -156,7 +130,7 @@ class _RankTrack:
         """Leave steps after `segment`, if that is known of this rank, to later rows."""
         known = self._steps_until(ended_s, segment)
         steps = [step for step in known if isinstance(step, Step)]
-        transform_ms, instruments_ms = self._reported_until(ended_s)
+        transform_ms = self._reported_until(ended_s)
         self._hold_loss()
         readings = take(self._readings, -inf, ended_s)
         read = over_time("host", readings) | over_time("own", readings)
@@ -167,35 +141,31 @@ class _RankTrack:
             steps=sum(step.count for step in known),
             samples=_amount(known, "samples"),
             tokens=_amount(known, "tokens") if known else None,
-            total_samples=self._total_samples,
-            bursts=_bursts(steps),
+            timed=sum(step.count for step in steps),
+            finished_s=steps[-1].finished_s if steps else None,
             values=_values(steps) | self._holding | read,
-            parts_ms=_mean_parts_ms(steps),
             transform_ms=transform_ms,
-            instruments_ms=instruments_ms,
         )
 
     def _steps_until(self, ended_s: float, segment: int | None) -> list[Step | Untimed]:
         found: list[Step | Untimed] = []
         while self._steps and self._steps[0].step.finished_s <= ended_s:
-            step, process, total_samples = self._steps[0]
+            step, process = self._steps[0]
             if segment is not None and step.segment > segment:
                 break
             self._steps.popleft()
             found.append(step)
             self.begin(process)
-            self._step, self._total_samples = step.step, total_samples
+            self._step = step.step
         return found
 
-    def _reported_until(self, ended_s: float) -> tuple[dict[str, float], float | None]:
+    def _reported_until(self, ended_s: float) -> dict[str, float]:
         transform_ms: dict[str, float] = {}
-        instruments_ms = None
         while self._reports and self._reports[0].until_s <= ended_s:
             report = self._reports.popleft()
             transform_ms = report.transform_ms or transform_ms
             self._holding["skipped_samples"] = report.skipped_samples
-            instruments_ms = (instruments_ms or 0.0) + report.instruments_ms
-        return transform_ms, instruments_ms
+        return transform_ms
 
     def _hold_loss(self) -> None:
         while self._losses and self._losses[0][:2] <= (self._process, self._step):
@@ -253,37 +223,7 @@ def in_order(report: Progress) -> Sequence[Step | Untimed]:
 def _values(steps: Sequence[Step]) -> dict[str, float | str]:
     means = Means()
     for step in steps:
-        means.add(step.values, step.count)
+        means.add({**step.values, "step_ms": step.step_ms}, step.count)
     p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
     durations = {"step_ms_p50": p50, "step_ms_p95": p95}
     return {**means.values(), **{name: ms for name, ms in durations.items() if ms is not None}}
-
-
-def _mean_parts_ms(steps: Sequence[Step]) -> dict[str, tuple[float, ...]]:
-    """Leave out a phase that the measured steps cut differently."""
-    measured = [step for step in steps if has_phases(step.values)]
-    counts = [step.count for step in measured]
-    means = {}
-    for name in sorted(set[str]().union(*(step.parts_ms for step in measured))):
-        parts = [step.parts_ms.get(name, ()) for step in measured]
-        if len(set(map(len, parts))) == 1:
-            means[name] = tuple(mean(at, counts) or 0.0 for at in zip(*parts, strict=True))
-    return means
-
-
-def _bursts(steps: Iterable[Step]) -> tuple[Burst, ...]:
-    found: list[tuple[float, dict[int, tuple[float, int]]]] = []  # begin, {bin: (total ms, count)}
-    ended_s = -inf
-    for step in steps:
-        ms = step.count * step.step_ms
-        began_s = step.finished_s - ms / 1e3
-        if began_s - ended_s > SWITCH_S:
-            found.append((began_s, {}))
-        bins, ended_s = found[-1][1], step.finished_s
-        place = floor(log(max(step.step_ms, 1e-6)) / BIN)
-        so_far_ms, count = bins.get(place, (0.0, 0))
-        bins[place] = so_far_ms + ms, count + step.count
-    return tuple(
-        Burst(began_s, tuple((ms / count, count) for ms, count in bins.values()))
-        for began_s, bins in found
-    )

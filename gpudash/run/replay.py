@@ -1,14 +1,15 @@
 """Play a recording as a source, by a clock that can be paused and moved.
 
-One reader goes ahead to the end, which may still grow, for the length and the markers. Another
-sends the messages that are due. Seeking back starts the file again.
+Messages come again in their order, each at the moment at which it was sent. One reader goes ahead
+to the end, which may still grow, for the length and the markers. Another one sends what is due.
+Seeking back starts the file again.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
-from heapq import heappop, heappush
 from itertools import count
-from math import inf, nextafter
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,26 +18,20 @@ from msgspec.structs import replace
 from gpudash.errors import SourceError, UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope, Event
-from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.session import Playback, StragglerShown
-from gpudash.protocol.training import Hello, Progress, State
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.session import Playback
+from gpudash.protocol.training import Hello, Progress
 from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.csv_reader import log_of
-from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, LogReader
-from gpudash.recording.unfold import unfold
+from gpudash.recording.log import Closed, Logged, LogReader
 from gpudash.run.source import Source
 from gpudash.run.speeds import SPEEDS
 from gpudash.views.live import LiveView
 
 NOTHING = Plan(workload="", settings={})
 """The plan of a replay until the recording's own has been read."""
-LATE_S = 2.5
-"""Seconds after its end by which a row is written: messages from before may precede it."""
 AT_ONCE = 500
 """Lines read in one turn, so that a long file delays nothing else."""
-MOST_HELD = 10_000
-"""Most messages that wait for earlier rows."""
 
 
 class _From(NamedTuple):
@@ -109,17 +104,15 @@ class Replay(Source):
         self.path = log_of(path)
         """The file that is read."""
         self._seq = count()
-        self._ahead = LogReader(self.path)
+        self._ahead = LogReader(self.path, steps=False)
         self.origin = self._ahead.origin
         """When and by what the recording was made."""
         self.at_file_end = False
         """Whether the last read came to the end of the file."""
-        self._began_s = self.origin.began_s
+        self._began_s = self._newest_s = self.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
-        self._stamp = Normaliser().stamp
+        self._stamp = Normaliser().take_own
         self._markers: tuple[tuple[float, str], ...] = ()
-        self._rows_s = self._newest_s = self._began_s  # end of the rows, newest message
-        self._grew_s = player.now()
         self._reader = LogReader(self.path)
         self._begin()
 
@@ -142,7 +135,7 @@ class Replay(Source):
 
     @property
     def refused(self) -> int:
-        return self._ahead.refused
+        return self._reader.refused
 
     @property
     def share_read(self) -> float:
@@ -159,107 +152,51 @@ class Replay(Source):
             found = self._due(until_s)
         except UsageError as error:
             raise SourceError(str(error)) from error
-        return [*found, self._envelope("replay", self._now_s, self.playback)]
+        return [*found, self._envelope("replay", self.playback)]
 
     def close(self) -> None:
         self._ahead.close()
         self._reader.close()
 
     def _begin(self) -> None:
-        self._now_s = self._known_s = self._began_s  # every row begun by then is read
-        self._event_s = self._began_s  # the newest message's time
-        self._restarted_s = -inf
-        self._held: list[tuple[float, int, Envelope | Interval]] = []
-        self._every_step = self._reader.origin.every_step
-        self._gpus: dict[str, GpuReading] = {}
-        self._counters: dict[str, float] = {}  # energy of each GPU so far
-        self._first = [self._envelope("training", self._began_s, Hello())]
-        if not self._every_step:  # the means of rows would often name a wrong rank
-            nobody = StragglerShown(straggler=None)
-            self._first.append(self._envelope("session", self._began_s, nobody))
+        self._now_s = self._began_s
+        self._next = deque[Logged]()
+        self._first = [self._envelope("training", Hello())]
 
-    def _envelope(self, source: str, at_s: float, body: Event | Reading, rank: int = 0) -> Envelope:
-        return Envelope(source=source, rank=rank, seq=next(self._seq), sent_s=at_s, body=body)
-
-    # ── ahead ───────────────────────────────────────────────────────────────────────────
-
-    @property
-    def _still(self) -> bool:
-        return self.player.complete or self.player.now() - self._grew_s > LATE_S
+    def _envelope(self, source: str, body: Event) -> Envelope:
+        return Envelope(source=source, seq=next(self._seq), sent_s=self._now_s, body=body)
 
     def _look_ahead(self) -> None:
         found = self._ahead.read(AT_ONCE)
         self.at_file_end = not found
         for one in found:
+            self._newest_s = max(self._newest_s, _sent_s(one))
             if isinstance(one, Closed):
                 self.player.complete = True
-            elif isinstance(one, Interval) or isinstance(one.body, Progress):
-                self._rows_s = max(self._rows_s, _moment(one))
-            elif not isinstance(one.body, GpuReading | HostReading) and one.rank == 0:
-                self._overview.take(replace(one, body=self._stamp(one.body)))
-                self._newest_s = max(self._newest_s, _moment(one))
+            elif isinstance(one, Envelope) and _may_be_marked(one):
+                self._overview.take(self._stamp(one))
         if found:
-            self._grew_s = self.player.now()
             self._markers = tuple((one.at_s, one.label) for one in self._overview.markers)
-        end_s = max(self._rows_s, self._newest_s) if self._still else self._rows_s
-        self.player.length_s = max(self.player.length_s, end_s - self._began_s)
-
-    # ── what is due ─────────────────────────────────────────────────────────────────────
+        self.player.length_s = self._newest_s - self._began_s
 
     def _due(self, until_s: float) -> list[Envelope]:
         found, self._first = self._first, []
         while len(found) < AT_ONCE:
-            if self._held and self._held[0][0] <= min(until_s, self._known_s):
-                at_s, _, one = heappop(self._held)
-                self._now_s = max(self._now_s, at_s)
-                found += self._messages(one)
-            elif self._known_s > until_s or not self._read_on():
-                self._now_s = until_s
+            self._next = self._next or deque(self._reader.read(AT_ONCE))
+            if not self._next or _sent_s(self._next[0]) > until_s:
+                self._now_s = max(until_s, self._now_s)
                 break
+            one = self._next.popleft()
+            self._now_s = max(_sent_s(one), self._now_s)
+            # a session says its own Hello for a replay, which can do less
+            if isinstance(one, Envelope) and not isinstance(one.body, Hello):
+                found.append(replace(one, seq=next(self._seq)))
         return found
 
-    def _read_on(self) -> bool:
-        found, known_s = self._reader.read(AT_ONCE), self._known_s
-        for one in found:
-            if isinstance(one, Closed):
-                self._known_s = inf
-                continue
-            at_s, late_s = _moment(one), 0.0
-            if isinstance(one, Envelope):  # sent in the order in which they came
-                at_s = self._event_s = max(one.sent_s if self._every_step else at_s, self._event_s)
-                late_s = 0.0 if self._every_step else LATE_S + self._reader.origin.interval_s
-                if isinstance(one.body, State) and one.body.phase == "starting":
-                    self._restarted_s = at_s
-            elif self._every_step:
-                continue
-            self._known_s = max(self._known_s, at_s - late_s)
-            if isinstance(one, Interval) and one.began_s < self._restarted_s < at_s:
-                at_s = nextafter(self._restarted_s, -inf)  # all its steps are of the worker before
-            heappush(self._held, (at_s, next(self._seq), one))
-        if not found and self._still:
-            self._known_s = inf
-        if len(self._held) > MOST_HELD:
-            self._known_s = max(self._known_s, self._held[0][0])
-        return bool(found) or self._known_s > known_s
 
-    def _messages(self, one: Envelope | Interval) -> list[Envelope]:
-        if isinstance(one, Interval):
-            return [  # rank 0's is folded with the others' samples up to then
-                self._envelope("training", one.ended_s, body, rank)
-                for rank, body in unfold(one, self._gpus, self._counters)
-            ]
-        match one.body:
-            case Hello():
-                return []
-            case GpuReading(uuid=uuid) as reading if not self._every_step:
-                self._gpus[uuid] = replace(reading, values={})  # rows lack the GPU's name
-                return []
-        return [self._envelope(one.source, one.sent_s, one.body, one.rank)]
+def _may_be_marked(one: Envelope) -> bool:
+    return not one.rank and not isinstance(one.body, Progress | GpuReading | HostReading)
 
 
-def _moment(one: Envelope | Interval) -> float:
-    if isinstance(one, Interval):
-        return one.ended_s
-    if isinstance(one.body, Progress | GpuReading | HostReading):
-        return one.sent_s
-    return float(getattr(one.body, "at_s", one.sent_s))
+def _sent_s(one: Logged) -> float:
+    return one.sent_s if isinstance(one, Envelope) else one.ended_s

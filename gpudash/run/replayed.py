@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -16,7 +15,7 @@ from gpudash.protocol.training import State, TrainingProcess
 from gpudash.recording.log import Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
-from gpudash.run.replay import LATE_S, NOTHING, Player, Replay
+from gpudash.run.replay import NOTHING, Player, Replay
 from gpudash.snapshot import Hang, RankRow, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -46,8 +45,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) -> Replayed:
     """Read the log, or that beside a CSV; `tell` gets the share read so far. Raises UsageError."""
-    clock = count(step=2 * LATE_S)  # each look is late enough to count the file as complete
-    replay = Replay(path, Player(now=lambda: float(next(clock))))
+    replay = Replay(path, Player())
     replay.player.seek_end()
     fold = _FoldToEnd(replay.origin.began_s)
     with closing(replay):

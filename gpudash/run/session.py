@@ -50,7 +50,7 @@ class Session(SessionThread):
         return self._sinks.failures
 
     def has_rows(self, sink: str) -> bool:
-        return self._sinks.rows[sink] > 0
+        return self._sinks.has_rows(sink)
 
     @property
     def steps_per_s(self) -> float | None:
@@ -185,7 +185,7 @@ class Session(SessionThread):
     ) -> None:
         """Hand over messages and rows from now on; a recording's `target` is its CSV's path.
 
-        `every_step` adds single steps and readings to its log. Raises UsageError, RecordingError.
+        With `every_step` its log has a record of each step. Raises UsageError, RecordingError.
         """
         if self._ended.is_set():
             raise RecordingError("nothing is running to record: restart the training first")
@@ -197,7 +197,7 @@ class Session(SessionThread):
 
         def begin() -> None:
             account = self._fold.time.settled()
-            self._sinks.begin(name, str(target), sink, origin.began_s, account)
+            self._sinks.begin(name, str(target), sink, origin, account)
 
         self._requests.put(begin)
 

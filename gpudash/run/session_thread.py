@@ -26,12 +26,11 @@ from gpudash.protocol.commands import (
 )
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.inspections import MemoryOwners
-from gpudash.protocol.readings import HostReading, Reading
+from gpudash.protocol.readings import Reading
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Ability, Failed, Hello, Printed, Progress, Refused, State
 from gpudash.ranks.hangs import LEAST_S
-from gpudash.recording.intervals import Intervals
-from gpudash.recording.rank_steps import RankTracks
+from gpudash.recording.step_columns import rounded
 from gpudash.run.code_looks import CodeLooks
 from gpudash.run.conductor import Conductor
 from gpudash.run.fold import Fold
@@ -107,8 +106,6 @@ class SessionThread:
         self._fold = Fold(self.plan, began_s, lambda sentence: self._emit(Notice(text=sentence)))
         self._hangs = HangWatch(self.hang_s, self._ask_for_stacks, self._log)
         self._looks = CodeLooks(self._stack, self._emit)
-        self._rank_tracks = RankTracks(self._interval_s)
-        self._intervals: Intervals | None = None
         self._state = State(at_s=began_s, phase="starting")  # rank 0's newest one
 
     # ── the thread ──────────────────────────────────────────────────────────────────────
@@ -181,6 +178,8 @@ class SessionThread:
                 self._begin(envelope.sent_s)
                 self._notify(lambda listener: listener.on_rewind())
             self._greeted, self._can = True, envelope.body.can
+        if isinstance(envelope.body, Progress) and "record" in self._can:  # a replay's are
+            envelope = msgspec.structs.replace(envelope, body=rounded(envelope.body))
         stamped = self._fold.stamp(envelope)
         if stamped is not None:
             self._take_stamped(stamped)
@@ -191,17 +190,11 @@ class SessionThread:
         if isinstance(envelope.body, State) and envelope.body.process is not None:
             for source in self._beside:
                 source.watch(envelope.body.process, envelope.rank)
-        if envelope.rank and isinstance(envelope.body, State | Progress | HostReading):
-            self._take_rank(envelope.rank, envelope.body)
         if not envelope.rank:
             self._act_on(envelope.body)
         self._fold.take(envelope)
         if not envelope.rank:
             self._conductor.fold(envelope.body, self._state)
-
-    def _take_rank(self, rank: int, body: State | Progress | HostReading) -> None:
-        if isinstance(body, State) or self._intervals is not None:  # else no recording needs them
-            self._rank_tracks.take(rank, body)
 
     def _emit(self, event: Event) -> None:
         """Treat the session's own events as messages too, so that a log holds all that is shown."""
@@ -221,15 +214,10 @@ class SessionThread:
                 self._turn(item)
             case Refused() | Notice() | MemoryOwners():
                 self._log(_words(item))  # in full: a status line may be too short
-        if self._intervals is not None:
-            self._sinks.write(self._intervals.fold(item))
 
     def _turn(self, state: State) -> None:
         self._state = state
         if state.process is not None and "starts" in state.turns:
-            if self._intervals is None and "record" in self._can:
-                ready_s = state.process.ready_s
-                self._intervals = Intervals(ready_s, self._interval_s, self._rank_tracks)
             self._log([note.text for note in state.notes])
         if state.failure is not None and "fails" in state.turns:
             self._notify_failure(state.failure)
@@ -238,7 +226,7 @@ class SessionThread:
         self._send(Blocks(id=next(self._ids), run=run, blocks=blocks))
 
     def _say(self, event: Event | None) -> None:
-        """Put a finding of the fold into the messages: the rows of a recording cannot show it."""
+        """Put a finding of the fold into the messages, so that a replay shows what was shown."""
         if event is not None and "record" in self._can:  # a replay has its own
             self._emit(event)
 
@@ -349,12 +337,9 @@ class SessionThread:
     # ── sinks ───────────────────────────────────────────────────────────────────────────
 
     def _complete_sinks(self) -> None:
-        if self._intervals is not None:
-            in_order = self._state.phase in ("finished", "stopped")
-            ended_s = self._state.since_s if in_order else self._clock()
-            self._sinks.write(self._intervals.close(ended_s))
-            self._intervals = None
-        self._sinks.close(self._fold.time.account())
+        in_order = self._state.phase in ("finished", "stopped")
+        ended_s = self._state.since_s if in_order else self._clock()
+        self._sinks.close(ended_s, self._fold.time.account())
 
     def _tell_failure(self, error: RecordingError) -> None:
         """May be called on the sink's thread."""

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -19,6 +18,8 @@ from gpudash.protocol.readings import GpuMissing, GpuReading, HostReading
 from gpudash.protocol.session import ComparisonShown, StragglerShown
 from gpudash.protocol.training import Hello, Offered, Progress, State
 from gpudash.recording.intervals import Interval
+from gpudash.recording.log import Origin
+from gpudash.recording.rows import Rows
 from gpudash.sinks.sink import Sink
 from gpudash.snapshot import RecordingStatus
 from gpudash.views.time_breakdown import TimeBreakdown
@@ -43,19 +44,24 @@ MOST_WAITING = 20_000
 
 
 class _Active:
-    """A sink from its begin to its end, on the session's thread or on one of its own."""
+    """A sink and the rows for it, from its begin to its end.
+
+    Rows are folded on the session's thread; the sink is there too, or on a thread of its own.
+    """
 
     def __init__(
         self,
         name: str,
         target: str,
         sink: Sink,
-        began_s: float,
+        rows: Rows,
         before: TimeBreakdown,
         report: Report,
     ) -> None:
         self.name, self.target, self.sink = name, target, sink
-        self.began_s = began_s
+        self._rows = rows
+        self.has_rows = False
+        """Whether the sink has got any."""
         self.until_s = math.inf
         """Rows that begin later are not part of it."""
         self.after: TimeBreakdown | None = None
@@ -73,10 +79,27 @@ class _Active:
         is_read = self.sink.every_reading and not isinstance(body, Progress)
         return (self.sink.every_step or is_read) and self._calls.qsize() < MOST_WAITING
 
-    def take(self, item: Envelope | Interval) -> None:
-        self._do(partial(self._take, item))
+    def take(self, envelope: Envelope, *, wanted: bool = True) -> None:
+        """Take a message, which may be wanted for the rows alone; end with the last row."""
+        if wanted:
+            self._do(partial(self._take, envelope))
+        self._write(self._rows.take(envelope))
 
-    def close(self) -> None:
+    def close(self, at_s: float) -> None:
+        self._write(row for row in self._rows.close(at_s) if row.began_s < self.until_s)
+        self._end()
+
+    def _write(self, rows: Iterable[Interval]) -> None:
+        ended_s = -math.inf
+        for row in rows:
+            self._do(partial(self._take, row))
+            self.has_rows, ended_s = self.has_rows or not self.is_ending, row.ended_s
+        if ended_s >= self.until_s:
+            self._end()
+
+    def _end(self) -> None:
+        if self.is_ending:
+            return
         account = self.after and self.after.since(self._before)
         self.is_ending = True
         self._do(partial(self._close, account if account and account.wall_s > 0 else None))
@@ -88,10 +111,6 @@ class _Active:
     def discard(self) -> None:
         self.is_ending = True
         self._do(self._discard)
-
-    @property
-    def is_over(self) -> bool:
-        return self.is_ending and not self._thread.is_alive()
 
     def wait(self, timeout_s: float | None) -> None:
         if self.sink.apart:
@@ -145,10 +164,12 @@ class ActiveSinks:
         self._tell = tell
         self._active: list[_Active] = []
         self._lasting: dict[tuple[int, type, object], Envelope] = {}  # in order of arrival
-        self.rows: Counter[str] = Counter()
-        """Intervals given to the sinks of each name."""
         self.failures: dict[str, RecordingError] = {}
         """The newest failure of the sinks of each name."""
+
+    def has_rows(self, name: str) -> bool:
+        """Return whether a sink of this name has got any."""
+        return any(one.has_rows for one in self._active if one.name == name)
 
     def holds(self, name: str, target: str) -> bool:
         place = Path(target).resolve()
@@ -167,13 +188,14 @@ class ActiveSinks:
         name: str,
         target: str,
         sink: Sink,
-        now_s: float,
+        origin: Origin,
         account: TimeBreakdown,
     ) -> None:
         """End the sink of this name before; the new one first gets the plan, states and GPUs."""
-        self.end(name, now_s, account)
-        active = _Active(name, target, sink, now_s, account, self._note_failure)
-        self._active = [one for one in self._active if not one.is_over] + [active]
+        self.end(name, origin.began_s, account)
+        rows = Rows(origin.began_s, origin.interval_s)
+        active = _Active(name, target, sink, rows, account, self._note_failure)
+        self._active.append(active)
         for one in self._lasting.values():
             active.take(one)
 
@@ -188,9 +210,7 @@ class ActiveSinks:
         is_new, body = self._remember(envelope), envelope.body
         in_rows = isinstance(body, Progress | GpuReading | HostReading)
         for active in self._going():
-            wanted = is_new or not in_rows or active.wants(body)
-            if wanted and envelope.sent_s < active.until_s:
-                active.take(envelope)
+            active.take(envelope, wanted=is_new or not in_rows or active.wants(body))
 
     def _remember(self, envelope: Envelope) -> bool:
         body, rank = envelope.body, envelope.rank
@@ -199,7 +219,9 @@ class ActiveSinks:
             self._lasting = {key: one for key, one in kept if one.source != "training"}
         if isinstance(body, GpuReading):
             key = (rank, GpuReading, (envelope.source, body.uuid))
-            return self._lasting.setdefault(key, envelope) is envelope
+            is_new = key not in self._lasting
+            self._lasting[key] = envelope
+            return is_new
         if isinstance(body, LASTING):
             # a state replaces another one, whoever has sent it
             source = "" if isinstance(body, State) else envelope.source
@@ -207,19 +229,11 @@ class ActiveSinks:
             self._lasting[rank, type(body), source] = envelope
         return False
 
-    def write(self, intervals: Iterable[Interval]) -> None:
-        for interval in intervals:
-            for active in self._going():
-                if interval.began_s >= active.until_s:
-                    active.close()
-                elif interval.began_s >= active.began_s:
-                    active.take(interval)
-                    self.rows[active.name] += not active.is_ending
-
-    def close(self, account: TimeBreakdown) -> None:
+    def close(self, at_s: float, account: TimeBreakdown) -> None:
+        """Write the rows up to this moment."""
         for active in self._going():
             active.after = active.after or account
-            active.close()
+            active.close(at_s)
 
     def abandon(self) -> None:
         for active in self._going():

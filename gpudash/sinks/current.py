@@ -75,9 +75,6 @@ def subjects(interval: Interval, origin: Origin) -> Iterator[Subject]:
     job["batch_size"] = int(size) if size.isdecimal() and len(size) < LONGEST else None
     for rank in interval.ranks:
         values, counts = of_rank(rank, interval.rated_s), counts_of(rank)
-        if rank.timed:
-            times = [one for burst in rank.bursts for one in burst.step_times]
-            values["step_ms"] = sum(ms * count for ms, count in times) / rank.timed
         shared = {name for name in values if _is_jobs(name)}
         if not rank.rank:
             job |= {name: values[name] for name in shared}
@@ -193,10 +190,8 @@ class Current:
         self._last_step(interval.ranks[0], interval.ended_s)
 
     def _last_step(self, rank: RankSteps, ended_s: float) -> None:
-        if rank.steps and rank.bursts:
-            burst = rank.bursts[-1]
-            took_s = sum(ms * count for ms, count in burst.step_times) / 1e3
-            at_s = min(burst.began_s + took_s, ended_s)
+        if rank.finished_s is not None:
+            at_s = min(rank.finished_s, ended_s)
             self._put(exported.LAST_STEP, (), wall_s(self._origin, at_s), ended_s)
 
     def _set(

@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from gpudash.errors import UsageError
-from gpudash.protocol.envelope import Envelope
-from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.csv_format import cells, json_lines, objects
 from gpudash.recording.csv_reader import CsvReader, open_recording
 from gpudash.recording.files import created, shown
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, LineReader, Logged
+from gpudash.recording.log import Closed, LineReader
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.sinks.sink import opener
 
@@ -40,7 +38,7 @@ def export_to(source: Path, destinations: Iterable[tuple[str, str]], *, force: b
         for name, target in destinations:
             sinks.append(opener(name)(target, reader.origin, force=force))
             on_failure.callback(sinks[-1].abandon)
-        for item in _stamped(reader):
+        for item in reader:
             if not isinstance(item, Closed):
                 for sink in sinks:
                     sink.take(item)
@@ -50,16 +48,9 @@ def export_to(source: Path, destinations: Iterable[tuple[str, str]], *, force: b
     return reader.refused
 
 
-def _stamped(reader: LineReader) -> Iterator[Logged]:
-    """Older recordings do not say what a state has changed."""
-    normaliser = Normaliser()
-    for item in reader:
-        yield normaliser.take_own(item) if isinstance(item, Envelope) else item
-
-
 def _to_csv(reader: LineReader, target: Path, force: bool) -> None:  # noqa: FBT001  # one signature
     writer = RecordingWriter(target, reader.origin, force=force, log=False)
-    for item in _stamped(reader):
+    for item in reader:
         writer.take(item)
     writer.abandon()  # a log that was not closed in order gives an incomplete export
 

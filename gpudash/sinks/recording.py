@@ -16,7 +16,7 @@ from gpudash.recording import provenance
 from gpudash.recording.csv_format import cells, columns, csv_lines, wall_time
 from gpudash.recording.files import Output, replaces, shown
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, Logged, LogLines, Origin, line_of
+from gpudash.recording.log import Closed, Logged, Origin, line_of
 from gpudash.recording.provenance import Failure, Metadata, Segment
 from gpudash.sinks.sink import Sink
 from gpudash.snapshot import RecordingStatus
@@ -49,7 +49,6 @@ class RecordingWriter(Sink):
         self._origin = msgspec.structs.replace(
             origin, versions=versions, command=command, set_by=set_by
         )
-        self.every_step = origin.every_step
         self._state: State | None = None  # the newest one of rank 0
         self._answer: Answer | None = None  # the newest one
         self._described = True  # whether the metadata can still be written
@@ -65,7 +64,7 @@ class RecordingWriter(Sink):
         )
         self.rows = 0
         """Rows in the CSV, without the header."""
-        self._lines = LogLines()
+        self._ended_s = origin.began_s  # end of the newest row
         with ExitStack() as on_failure:
             self._csv = Output(path, draft=self._hidden)
             on_failure.callback(self._csv.discard)
@@ -74,6 +73,8 @@ class RecordingWriter(Sink):
             self._log = Output(place, draft=self._hidden or not log)
             on_failure.callback(self.discard)
             self._log.append(line_of(self._origin))
+            if not log:
+                self._log.close()
             self._describe()
             on_failure.pop_all()
 
@@ -93,7 +94,7 @@ class RecordingWriter(Sink):
                 self.close(item.account)
             case Envelope():
                 try:
-                    self._log.append(line_of(item))
+                    self._tell(item)
                 finally:
                     if item.rank == 0:
                         self._note(item.body)
@@ -123,7 +124,7 @@ class RecordingWriter(Sink):
             self._take_place()
         account = account and account.rounded()
         with suppress(RecordingError):
-            self._log.append(self._lines.closed(account))
+            self._log.append(line_of(Closed(account=account, ended_s=self._ended_s)))
         self._csv.close()
         self._log.close()
         whole = not (self._csv.failed or self._training_failed)
@@ -133,16 +134,18 @@ class RecordingWriter(Sink):
                 self._describe(complete=whole, account=account, answer=answer)
         self._described = False
 
+    def _tell(self, envelope: Envelope) -> None:
+        if not self._log.closed:
+            self._log.append(line_of(envelope, every_step=self._origin.every_step))
+
     def _write(self, interval: Interval) -> None:
         if self._csv.closed:
             return
+        self._ended_s = interval.ended_s
         try:
             self._take_place()
-        finally:  # a lost log or provenance costs no row
-            try:
-                self._log.append(self._lines.interval(interval))
-            finally:
-                self._write_rows(interval)
+        finally:  # a lost provenance costs no row
+            self._write_rows(interval)
         segments = self._metadata.segments
         is_new = not segments or segments[-1].number != interval.segment
         if is_new and len(segments) < provenance.MOST_LISTED:

@@ -13,13 +13,13 @@ from gpudash.compare.sweep.file import CELLS
 from gpudash.compare.unpaired_t import RunPart
 from gpudash.errors import UsageError
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import State
+from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Progress, State
 from gpudash.recording.log import Origin, line_of
-from gpudash.recording.rank_steps import Burst
-from gpudash.sinks.recording import RecordingWriter
 from tests.lives import changed
-from tests.recording.test_csv_format import BEGAN_UTC, interval
-from tests.scripted_run import BEGAN_S
+from tests.recording.record import record, sent
+from tests.recording.test_csv_format import BEGAN_UTC
+from tests.scripted_run import BEGAN_S, step
 from tests.scripted_run import started as worker_started
 
 OFF = {"pipelined": "off", "batch_size": "8", "seed": "0"}
@@ -37,38 +37,29 @@ def recorded(path, *stretches, versions=None, warmup_steps=2, log=True, varies=T
         machine="node1",
         versions=versions or {"gpudash": "0.1.0", "driver": "570.1"},
     )
-    writer = RecordingWriter(path, origin, log=log)
     begun = msgspec.structs.replace(
         worker_started(BEGAN_S, stretches[0][0]), warmup_steps=warmup_steps
     )
-    writer.take(Envelope(source="training", seq=0, sent_s=BEGAN_S, body=begun))
-    at_s, step, random = BEGAN_S, 0, Random(0)
+    at_s, number, random, bodies = BEGAN_S, 0, Random(0), [begun]
     for segment, (settings, rows, steps) in enumerate(stretches):
         if segment:
             begun = changed(
                 at_s,
                 segment=segment,
-                after_step=step,
+                after_step=number,
                 changes=dict(settings.items() - stretches[segment - 1][0].items()),
                 settings=settings,
             ).after(begun)
-            writer.take(Envelope(source="training", seq=segment, sent_s=at_s, body=begun))
+            bodies.append(begun)
         for _ in range(rows):
             count = steps + (random.choice((-1, 0, 1)) if varies else 0)
-            step, at_s = step + count, at_s + 0.5
-            row = interval(
-                began_s=at_s - 0.5,
-                ended_s=at_s,
-                segment=segment,
-                settings=settings,
-                step=step,
-                steps=count,
-                samples=8 * count,
-                bursts=(Burst(at_s - 0.5, ((500 / count, count),)),),
-                values={"core_wait_pct": 2.0},
-            )
-            writer.take(row)
-    writer.close()
+            number, at_s = number + count, at_s + 0.5
+            done = step(number, at_s, 500 / count, segment)
+            done = msgspec.structs.replace(done, count=count, samples=8 * count)
+            trained = {"total_steps": number, "total_samples": 8 * number}
+            bodies.append(Progress(until_s=at_s, steps=(done,), **trained))
+            bodies.append(HostReading(at_s=at_s, values={"core_wait_pct": 2.0}))
+    record(path, sent(bodies, BEGAN_S), at_s, origin, log=log)
     return path
 
 

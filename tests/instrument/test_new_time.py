@@ -20,14 +20,13 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Phase, State
 from gpudash.recording.csv_format import columns
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.intervals import Interval, Intervals
+from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_steps import RankTracks
 from gpudash.run.fold import Fold
 from gpudash.run.replayed import replayed
 from gpudash.sinks.export import export
-from gpudash.sinks.recording import RecordingWriter
 from tests.lives import in_process
+from tests.recording.record import record
 from tests.scripted_run import PLAN, started
 
 TOKENISING = Metric(
@@ -85,19 +84,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Envelope]:
 def recorded(told: list[Envelope], path: Path) -> None:
     began_s = told[0].sent_s
     origin = Origin(began_s=began_s, began_utc=datetime.now(UTC), interval_s=1000.0, command=())
-    tracks = RankTracks()
-    intervals = Intervals(began_s, 1000.0, tracks)
-    recording = RecordingWriter(path, origin)
-    for one in told:
-        if isinstance(one.body, State):
-            recording.take(one)
-        if one.rank:
-            tracks.take(one.rank, one.body)
-        else:
-            intervals.fold(one.body)
-    for row in intervals.close(told[-1].sent_s + 1):
-        recording.take(row)
-    recording.close()
+    record(path, told, told[-1].sent_s + 1, origin)
 
 
 def test_a_new_time_is_in_the_snapshot_the_chart_and_the_ranks_table(told: list[Envelope]) -> None:

@@ -6,13 +6,12 @@ from msgspec.structs import replace
 
 from gpudash.protocol import commands, inspections, session, training
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import EnergyTick, GpuMissing, Job, OtherJobs
-from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered
 from tests.lives import changed, paused
-from tests.recording.test_csv_format import scripted
+from tests.recording.record import record, sent
+from tests.recording.test_csv_format import script
 from tests.recording.test_log import ORIGIN
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
 from tests.tui import scenes
@@ -120,12 +119,9 @@ def messages() -> list:
 
 
 def recorded(folder: Path, *, every_step: bool = False) -> Path:
-    """Return the log of a run with each kind of message; its rows come after them."""
+    """Return the log of a run with each kind of message."""
+    items, ended_s = script()
+    said = sent([*messages(), *items], AT_S)
+    account = TimeBreakdown(wall_s=9.0, phases_s=9.0)
     origin = replace(ORIGIN, every_step=every_step)
-    recorder = RecordingWriter(folder / "run.csv", origin)
-    for seq, body in enumerate(messages()):
-        recorder.take(Envelope(source="training", seq=seq, sent_s=AT_S, body=body))
-    for row in scripted():
-        recorder.take(row)
-    recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
-    return recorder.log_path
+    return record(folder / "run.csv", said, ended_s, origin, account=account)

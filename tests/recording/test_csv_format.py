@@ -11,7 +11,7 @@ from gpudash.recording.csv_format import cell, columns, wall_time
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_steps import Burst, RankSteps
+from gpudash.recording.rank_steps import RankSteps
 from gpudash.sinks.recording import RecordingWriter
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
@@ -56,8 +56,9 @@ def interval(**changes):
     of_rank |= {name: changes.pop(name) for name in list(changes) if name in fields}
     began_s, ended_s = changes.get("began_s", BEGAN_S), changes.get("ended_s", BEGAN_S + 0.5)
     if steps := of_rank["steps"]:
+        of_rank = {"timed": steps, "finished_s": ended_s} | of_rank
         step_ms = (ended_s - began_s) * 1e3 / steps
-        of_rank = {"bursts": (Burst(began_s, ((step_ms, steps),)),)} | of_rank
+        of_rank["values"] = {"step_ms": step_ms} | of_rank["values"]
     known = {
         "began_s": BEGAN_S,
         "ended_s": BEGAN_S + 0.5,
@@ -80,8 +81,8 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def scripted():
-    """Start, a change, a pause, a restart; a second GPU appears half-way.
+def script():
+    """Start, a change, a pause, a restart; a second GPU appears half-way. And when it ends.
 
     From the fifth tick on to the restart, loader workers report what they do, and the allocator
     what it holds.
@@ -127,9 +128,14 @@ def scripted():
             else report
             for report in run.steps(4, 50.0)
         )
+    return items, run.now_s + 0.05
+
+
+def scripted():
+    """The rows of the script."""
+    items, ended_s = script()
     intervals = Intervals(BEGAN_S)
-    rows = [row for item in items for row in intervals.fold(item)]
-    return [*rows, *intervals.close(run.now_s + 0.05)]
+    return [*(row for item in items for row in intervals.fold(item)), *intervals.close(ended_s)]
 
 
 def test_the_columns_are_those_promised():

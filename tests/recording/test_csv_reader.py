@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gpudash.errors import GpudashError, UsageError
 from gpudash.recording.csv_format import columns
 from gpudash.recording.csv_reader import CsvReader, log_of, log_or_csv, open_recording
-from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, LogReader
+from gpudash.recording.log import LOG_VERSION, LONGEST_LINE, RowReader
 from tests.recording.damage import DAMAGE, damaged
 from tests.recording.test_csv_format import GOLDEN, interval, scripted
 from tests.recording.test_log import intervals, recorded
@@ -30,8 +30,11 @@ def test_rows_are_read_as_the_intervals_they_came_of():
         for gpu, of_twin in zip(row.gpus, twin.gpus, strict=True):
             for name in ("gpu_util_pct", "throttle"):
                 assert of_twin.values.get(name) == gpu.values.get(name)
-        in_csv = {name: value for name, value in row.values.items() if name in columns()}
-        assert twin.values == pytest.approx(in_csv, abs=1e-4)
+        of_row, of_twin = (
+            {name: value for name, value in one.values.items() if name in columns()}
+            for one in (row, twin)
+        )
+        assert of_twin == pytest.approx(of_row, abs=1e-4)
         assert twin.ranks[0].transform_ms == pytest.approx(row.ranks[0].transform_ms, abs=0.01)
 
 
@@ -73,7 +76,7 @@ def test_a_damaged_json_is_ignored(tmp_path, beside):
 
 def test_the_first_bytes_decide_between_log_and_csv(tmp_path):
     assert isinstance(open_recording(GOLDEN), CsvReader)
-    assert isinstance(open_recording(recorded(tmp_path)), LogReader)
+    assert isinstance(open_recording(recorded(tmp_path)), RowReader)
 
 
 @pytest.mark.parametrize("version", [1, LOG_VERSION])

@@ -297,8 +297,8 @@ def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
     assert [row.steps for row in fold(items, close_s=run.now_s)] == [10, 1]
     assert [row.steps for row in fold(items[:-1], close_s=BEGAN_S + 0.5)] == [10]
     intervals = Intervals(BEGAN_S)
-    assert intervals.close(BEGAN_S) == ()
-    assert intervals.close(BEGAN_S + 9.0) == ()
+    assert [*intervals.close(BEGAN_S)] == []
+    assert [*intervals.close(BEGAN_S + 9.0)] == []
 
 
 def test_a_rows_percentiles_are_those_of_its_steps():
@@ -499,29 +499,20 @@ def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart
     ]
 
 
-def test_step_times_are_kept_in_bins_of_a_hundredth_each_with_its_mean():
-    run = Trainer()
-    items = [run.start(), run.step(50.0), run.step(50.125), run.step(100.0), run.step(50.25)]
-    (row,) = fold(items, close_s=run.now_s)
-    (burst,) = row.ranks[0].bursts
-    assert burst.began_s == pytest.approx(BEGAN_S)
-    assert burst.step_times == ((50.125, 3), (100.0, 1))
-
-
-def test_a_step_that_stands_for_several_counts_as_many_times_in_its_bin():
+def test_a_row_has_the_mean_time_of_its_steps_and_when_the_last_one_finished():
     alike = msgspec.structs.replace(step(4, BEGAN_S + 0.4, 100.0), count=4)
     run = Trainer()
     run.now_s, run.number = alike.finished_s, 4
-    (row,) = fold([Trainer().start(), run.progress(alike)], close_s=run.now_s)
-    (burst,) = row.ranks[0].bursts
-    assert burst.began_s == pytest.approx(BEGAN_S)
-    assert burst.step_times == ((100.0, 4),)
+    items = [Trainer().start(), run.progress(alike), run.step(50.0)]
+    (rank,) = fold(items, close_s=BEGAN_S + 0.5)[0].ranks
+    assert (rank.timed, rank.values["step_ms"]) == (5, 90.0)
+    assert rank.finished_s == run.now_s
 
 
-def test_steps_shorter_than_a_millisecond_have_bins_of_their_own():
+def test_a_step_longer_than_a_row_is_in_the_one_in_which_it_finished():
     run = Trainer()
-    (row,) = fold([run.start(), run.step(0.5), run.step(0.25)], close_s=run.now_s)
-    assert [count for _, count in row.ranks[0].bursts[0].step_times] == [1, 1]
+    rows = fold([run.start(), run.step(1600.0)], close_s=run.now_s)
+    assert [row.ranks[0].finished_s for row in rows] == [None, None, None, run.now_s]
 
 
 def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
@@ -532,21 +523,6 @@ def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
     items = [Trainer().start(), run.progress(first, longer, unmeasured)]
     (row,) = fold(items, close_s=run.now_s)
     assert (row.values["forward_ms"], row.values["backward_ms"]) == (15.0, 4.0)
-
-
-def test_the_instruments_time_is_that_of_the_reports_up_to_the_rows_end():
-    run = Trainer()
-    reports = [msgspec.structs.replace(run.step(250.0), instruments_ms=2.0) for _ in range(4)]
-    rows = fold([Trainer().start(), *reports], close_s=run.now_s)
-    assert [row.ranks[0].instruments_ms for row in rows] == [4.0, 4.0]
-
-
-def test_samples_are_counted_from_none_and_anew_by_another_worker():
-    run = Trainer()
-    items = [run.start(), *run.steps(10)]
-    again = msgspec.structs.replace(run.start(), at_s=run.now_s)
-    rows = fold([*items, again, *run.steps(10)], close_s=run.now_s)
-    assert [row.ranks[0].total_samples for row in rows] == [80, 80]
 
 
 def test_of_too_many_held_samples_every_second_one_is_dropped():

@@ -1,35 +1,34 @@
 """The log of a recording is read as it was written, or refused if it is damaged."""
 
+import gzip
 import json
 import random
 import tracemalloc
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import msgspec
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Profiled, SyncCall
-from gpudash.protocol.training import Progress
-from gpudash.recording.intervals import Interval, Intervals
-from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, line_of
-from gpudash.recording.rank_steps import Burst
-from gpudash.sinks.recording import RecordingWriter
+from gpudash.protocol.training import Progress, State, Step
+from gpudash.recording.intervals import Interval
+from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, RowReader, line_of
+from gpudash.recording.step_columns import StepColumns, columns_of, rounded, steps_of
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.diagnosis.trainings import answered
 from tests.lives import paused
 from tests.recording.damage import DAMAGE, damaged
-from tests.recording.test_csv_format import interval, scripted
-from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, started
+from tests.recording.record import record, rows_of, sent
+from tests.recording.test_csv_format import script
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, started
 from tests.tui import scenes
-from tests.tui.comparisons import VERDICT, compared
 
 ORIGIN = Origin(
     began_s=BEGAN_S,
@@ -40,38 +39,90 @@ ORIGIN = Origin(
 )
 
 
+ACCOUNT = TimeBreakdown(wall_s=9.0, phases_s=9.0)
+
+
+def messages():
+    """Return the messages of a run, and when it ends."""
+    bodies, ended_s = script()
+    last = paused(ended_s).after([one for one in bodies if isinstance(one, State)][-1])
+    return [*sent([*bodies, last], BEGAN_S)], ended_s
+
+
 def recorded(folder):
-    """Return the path of a log with everything that a log has."""
-    recorder = RecordingWriter(folder / "run.csv", ORIGIN)
-    recorder.take(of_training(started(BEGAN_S), 1))
-    for row in scripted():
-        recorder.take(row)
-    recorder.take(of_training(paused(BEGAN_S + 9).after(started(BEGAN_S)), 2))
-    recorder.close(TimeBreakdown(wall_s=9.0, phases_s=9.0))
-    return recorder.log_path
+    """Return the path of the log of a run."""
+    return record(folder / "run.csv", *messages(), ORIGIN, account=ACCOUNT)
 
 
-def of_training(body, seq):
-    return Envelope(source="training", seq=seq, sent_s=BEGAN_S, body=body)
+def rows():
+    """Return the rows of the run."""
+    return rows_of(*messages(), ORIGIN)
 
 
 def intervals(items):
     return [item for item in items if isinstance(item, Interval)]
 
 
-def test_a_log_is_read_as_written_to_5_significant_digits(tmp_path):
+def test_a_log_is_read_as_written(tmp_path):
     reader = LogReader(recorded(tmp_path))
-    messages = list(reader)
+    *found, closed = reader
     assert (reader.origin.began_utc, reader.refused) == (ORIGIN.began_utc, 0)
-    assert messages[0] == of_training(started(BEGAN_S), 1)
-    assert messages[-2].body == paused(BEGAN_S + 9).after(started(BEGAN_S))
-    assert messages[-1] == Closed(account=TimeBreakdown(wall_s=9.0, phases_s=9.0))
-    rows = scripted()
-    assert len(intervals(messages)) == len(rows)
-    for row, found in zip(rows, intervals(messages), strict=True):
-        for name in ("began_s", "ended_s", "settings", "segment", "steps", "samples"):
-            assert getattr(found, name) == getattr(row, name)
-        assert found.values == pytest.approx(row.values, abs=1e-4)
+    assert found == [unstamped(one) for one in messages()[0]]
+    assert closed == Closed(account=ACCOUNT, ended_s=rows()[-1].ended_s)
+
+
+def unstamped(envelope):
+    """Without what a session says of a step: it does so again."""
+    body = envelope.body
+    if not isinstance(body, Progress):
+        return envelope
+    steps = tuple(replace(step, since_break=0, warm=0) for step in body.steps)
+    return replace(envelope, body=replace(body, steps=steps))
+
+
+def test_its_rows_are_those_that_were_written(tmp_path):
+    assert intervals(RowReader(recorded(tmp_path))) == rows()
+
+
+VALUES = st.dictionaries(st.sampled_from(["host_ms", "data_ms", "own_ms"]), st.floats(0.0, 1e4))
+COUNTS = st.integers(1, 99)
+
+
+@st.composite
+def steps(draw):
+    """Steps of one rank: alike or not, with gaps or without, of which some have more values."""
+    number, at_s, found = draw(st.integers(0, 10**9)), draw(st.floats(0.0, 1e7)), []
+    for _ in range(draw(st.integers(0, 20))):
+        step_ms, count = draw(st.floats(0.01, 1e5)), draw(COUNTS)
+        number += count + draw(st.integers(0, 1))
+        at_s += count * step_ms / 1e3 + draw(st.sampled_from([0.0, 0.0, 1e-6, 3.0]))
+        one = Step(
+            step=number,
+            segment=draw(st.integers(0, 2)),
+            finished_s=at_s,
+            step_ms=step_ms,
+            values=draw(VALUES),
+            count=count,
+            samples=draw(st.one_of(st.none(), COUNTS)),
+            tokens=draw(st.one_of(st.none(), COUNTS)),
+            parts_ms=draw(st.sampled_from([{}, {}, {"backward": (1.25, 2.5)}])),
+        )
+        found.append(one)
+    return tuple(found)
+
+
+@settings(deadline=None)  # a busy machine is no failure
+@given(steps())
+def test_steps_are_read_to_a_microsecond_and_never_change_again(of_report):
+    report = Trainer(stamps=False).progress(*of_report)
+    once = rounded(report)
+    assert (rounded(once), steps_of(columns_of(once.steps))) == (once, once.steps)
+    for one, found in zip(of_report, once.steps, strict=True):
+        assert found.finished_s == pytest.approx(one.finished_s, rel=0, abs=0.51e-6)
+        assert found.step_ms == pytest.approx(one.step_ms, rel=0, abs=0.51e-4)
+        assert found.values == pytest.approx(one.values, rel=0, abs=0.51e-4)
+        kept = ("step", "segment", "count", "samples", "tokens", "parts_ms")
+        assert [getattr(found, name) for name in kept] == [getattr(one, name) for name in kept]
 
 
 def test_a_profile_is_read_as_written(tmp_path):
@@ -87,26 +138,8 @@ def test_a_profile_is_read_as_written(tmp_path):
         took_ms=1.0,
         syncs=(sync,),
     )
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.take(of_training(started(BEGAN_S), 1))
-    recorder.take(of_training(profiled, 2))
-    recorder.close(None)
-    assert profiled in [getattr(one, "body", None) for one in LogReader(recorder.log_path)]
-
-
-def test_an_older_verdict_is_read_with_its_rates(tmp_path):
-    """It had a field for each value of both sides, and its sentence was a message of its own."""
-    path, rates = recorded(tmp_path), [277.0, 295.0]
-    shown = json.loads(msgspec.json.encode(compared(40, verdict=VERDICT)))
-    del shown["sides"]
-    older = ({**shown, "steps_per_s": rates}, {"type": "Verdict", "text": VERDICT})
-    with path.open("a") as log:
-        log.writelines(
-            f"{json.dumps(['session', 0, seq, BEGAN_S + 9, body])}\n"
-            for seq, body in enumerate(older)
-        )
-    *_, found = (one.body for one in LogReader(path) if isinstance(one, Envelope))
-    assert (found.verdict, found.sides) == (VERDICT, {"steps_per_s": tuple(rates)})
+    log = record(tmp_path / "run.csv", sent([started(BEGAN_S), profiled], BEGAN_S), 0.0, ORIGIN)
+    assert profiled in [getattr(one, "body", None) for one in LogReader(log)]
 
 
 def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
@@ -140,7 +173,8 @@ def test_read_returns_at_most_as_many_messages_as_requested(tmp_path):
         (b"x" * (LONGEST_LINE + 5), "is not a recording"),
         (b'{"gpudash_log":1}\n', "is a log of version 1: the gpudash that wrote it reads it"),
         (b'{"gpudash_log":9}\n', "is a log of version 9: the gpudash that wrote it reads it"),
-        (b'{"gpudash_log":2}\n', "is not a recording"),
+        (b'{"gpudash_log":2}\n', "is a log of version 2: the gpudash that wrote it reads it"),
+        (b'{"gpudash_log":3}\n', "is not a recording"),
         (
             line_of(replace(ORIGIN, began_utc=datetime.max.replace(tzinfo=UTC))),
             "is not a recording",
@@ -162,44 +196,50 @@ def test_a_missing_log_is_refused_in_a_line(tmp_path):
         LogReader(tmp_path)
 
 
+def report_line(**changes):
+    """A line of the log: a report of five steps, changed in this."""
+    run = Trainer()
+    steps = [one for report in run.steps(5) for one in report.steps]
+    (envelope,) = sent([run.progress(*steps)], BEGAN_S, seq=9)
+    fields = json.loads(line_of(envelope))
+    columns = fields[4][1]
+    names = StepColumns.__struct_fields__
+    for name, value in changes.items():
+        columns[names.index(name)] = value
+    return json.dumps(fields).encode() + b"\n"
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        {"ended_s": BEGAN_S + 50},
-        {"ended_s": BEGAN_S},
-        {"began_s": BEGAN_S + 0.6},
-        {"ranks.0.steps": -1},
-        {"ranks.0.steps": 7},
-        {"ranks.0.steps": 10**300},
-        {"ranks.0.values.loss": 1e300},
-        {"ranks.0.bursts": [[BEGAN_S, [[-1.0, 5]]]]},
-        {"ranks.0.bursts": [[BEGAN_S, [[1.0, 10], [1.0, -5]]]]},
-        {"ranks.0.bursts": [[BEGAN_S + 9, [[1.0, 5]]]]},
+        {"breaks_us": [0, 0]},
+        {"step_ms": [-500_000] * 5},
+        {"step_ms": [10**300] * 5},
+        {"after_step": -7},
+        {"began_us": round((BEGAN_S + 1e6) * 1e6)},
+        {"values": {"host_ms": [1, 2, 3]}},
+        {"values": {"host_ms": -(10**12)}},
+        {"segment": -1},
+        {"count": 0},
+        {"samples": [1, 2]},
     ],
 )
-def test_an_invalid_interval_is_left_out_and_counted(tmp_path, change):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    good = interval(bursts=(Burst(BEGAN_S, ((100.0, 5),)),), values={"loss": 0.5})
-    recorder.take(msgspec.convert(msgspec.to_builtins(good), Interval))
-    recorder.close()
-    first, names, row, last = recorder.log_path.read_text().splitlines()
-    envelope = json.loads(row)
-    for name, value in change.items():
-        way = [int(one) if one.isdigit() else one for one in name.split(".")]
-        envelope[4][json.loads(names)[4]["names"].index(way)] = value
-    recorder.log_path.write_text("\n".join([first, names, json.dumps(envelope), row, last, ""]))
-    reader = LogReader(recorder.log_path)
-    assert [found.values["loss"] for found in intervals(reader)] == [0.5]
+def test_an_invalid_report_is_left_out_and_counted(tmp_path, change):
+    path = tmp_path / "run.jsonl"
+    start = line_of(*sent([started(BEGAN_S)], BEGAN_S))
+    lines = [line_of(ORIGIN), start, report_line(**change), report_line()]
+    path.write_bytes(b"".join(lines))
+    reader = LogReader(path)
+    assert [len(one.body.steps) for one in reader if isinstance(one.body, Progress)] == [5]
     assert reader.refused == 1
 
 
-def test_a_repeated_row_is_read_once(tmp_path):
+def test_steps_of_repeated_lines_count_once(tmp_path):
     path = recorded(tmp_path)
     first, *lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + b"".join(line + line for line in lines))
-    reader = LogReader(path)
-    assert len(intervals(reader)) == len(scripted())
-    assert reader.refused == len(scripted())
+    again = intervals(RowReader(path))
+    assert sum(row.steps for row in again) == sum(row.steps for row in rows())
 
 
 @pytest.fixture(scope="module")
@@ -212,11 +252,11 @@ def log_bytes(tmp_path_factory):
 def test_any_damaged_log_is_read_or_refused_in_a_line(tmp_path_factory, log_bytes, damage):
     path = tmp_path_factory.mktemp("damaged") / "run.jsonl"
     path.write_bytes(damaged(log_bytes, damage))
-    rows = []
+    found = []
     with suppress(GpudashError):
-        rows = intervals(LogReader(path))
-    assert all(row.began_s < row.ended_s for row in rows)
-    assert [row.began_s for row in rows] == sorted(row.began_s for row in rows)
+        found = intervals(RowReader(path))
+    assert all(row.began_s < row.ended_s for row in found)
+    assert [row.began_s for row in found] == sorted(row.began_s for row in found)
 
 
 def test_a_large_log_is_read_in_little_memory(tmp_path):
@@ -236,48 +276,44 @@ def test_a_large_log_is_read_in_little_memory(tmp_path):
     assert most < 8 * LONGEST_LINE
 
 
-def test_an_hour_at_300_steps_a_second_is_less_than_5_mb(tmp_path):
+def test_an_hour_at_300_steps_a_second_is_less_than_60_mb_and_packed_20(tmp_path):
     """With one GPU and all its values; steps differ by 3 %, one in a hundred by more.
 
-    The answer is as long as one of several streams, and its figures change as often as they can.
+    One in 15 is measured in full. The answer is as long as one of several streams, and its figures
+    change as often as they can.
     """
     minutes, pick = 2, random.Random(1)
-    fold, recorder = Intervals(BEGAN_S), RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    run = Trainer()
-    items = [run.start()]
-    while run.now_s < BEGAN_S + 60 * minutes:
-        steps = [
-            step
-            for _ in range(15)
-            for step in run.step(pick.gauss(3.33, 0.1) * (1 + (pick.random() < 0.01))).steps
-        ]
-        times = ("copy_ms", "prepare_ms", "forward_ms", "backward_ms", "optimizer_ms", "overlap_ms")
-        steps = tuple(measured(step, **dict.fromkeys(times, 0.123456789)) for step in steps)
-        progress = msgspec.structs.replace(
-            run.progress(*steps),
-            loss=pick.random(),
-            instruments_ms=pick.random(),
-            transform_ms={"decode": pick.random(), "crop": pick.random()},
-        )
-        assert isinstance(progress, Progress)
-        of_gpu = {
-            name: pick.random() * 1000
-            for name, metric in METRICS.items()
-            if (metric.kind, metric.over_time) == ("gpu", "mean")
-        }
-        uuid = "GPU-12345678-1234-1234-1234-123456789abc"
-        items += [progress, host(run.now_s, pick.random() * 1000)]
-        items.append(gpu(run.now_s, uuid=uuid, throttle="none", energy_j=run.now_s * 700, **of_gpu))
-    for item in items:
-        for row in fold.fold(item):
-            recorder.take(row)
+    run = Trainer(BEGAN_S)
+    bodies, next_s = [run.start()], BEGAN_S
     shown = answered(scenes.running()).answer
-    for number in range(round(60 * minutes / FIGURES_S)):
-        said = AnswerShown(at_s=BEGAN_S + number * FIGURES_S, answer=shown)
-        recorder.take(Envelope(source="session", seq=number, sent_s=said.at_s, body=said))
-    recorder.close()
-    rows = intervals(LogReader(recorder.log_path))
-    assert sum(row.steps for row in rows) / (rows[-1].ended_s - BEGAN_S) == pytest.approx(
-        300, rel=0.05
-    )
-    assert recorder.log_path.stat().st_size * 60 / minutes < 5e6
+    while run.now_s < BEGAN_S + 60 * minutes:
+        length_ms = [pick.gauss(3.33, 0.1) * (1 + (pick.random() < 0.01)) for _ in range(15)]
+        steps = [step for ms in length_ms for step in run.step(ms).steps]
+        steps = [replace(one, values=values_of(pick, at == 7)) for at, one in enumerate(steps)]
+        report = replace(run.progress(*steps), loss=pick.random(), instruments_ms=pick.random())
+        bodies.append(report)
+        if run.now_s >= next_s:
+            next_s += 0.2
+            of_gpu = {
+                name: pick.random() * 1000
+                for name, metric in METRICS.items()
+                if (metric.kind, metric.over_time) == ("gpu", "mean")
+            }
+            uuid = "GPU-12345678-1234-1234-1234-123456789abc"
+            energy_j = run.now_s * 700
+            bodies.append(host(run.now_s, pick.random() * 1000))
+            bodies.append(gpu(run.now_s, uuid=uuid, throttle="none", energy_j=energy_j, **of_gpu))
+    bodies += [
+        AnswerShown(at_s=run.now_s, answer=shown) for _ in range(round(60 * minutes / FIGURES_S))
+    ]
+    log = record(tmp_path / "run.csv", sent(bodies, BEGAN_S), run.now_s, ORIGIN)
+    assert run.number / (run.now_s - BEGAN_S) == pytest.approx(300, rel=0.05)
+    assert log.stat().st_size * 60 / minutes < 60e6
+    assert len(gzip.compress(log.read_bytes(), 9)) * 60 / minutes < 20e6
+
+
+def values_of(pick, is_measured):
+    """The values of a step: some are measured in each, others in few."""
+    known = {"data_ms": pick.random() / 100, "host_ms": pick.gauss(2.7, 0.2)}
+    times = ("copy_ms", "prepare_ms", "forward_ms", "backward_ms", "optimizer_ms", "overlap_ms")
+    return known | {name: pick.random() * 3 for name in times if is_measured}

@@ -12,16 +12,17 @@ from gpudash.metrics import METRICS
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.intervals import GRACE_S, Interval, Intervals
-from gpudash.recording.log import LogReader, Origin, line_of
-from gpudash.recording.rank_steps import HELD_S, MOST_READINGS, RankTracks
-from gpudash.recording.unfold import unfold
+from gpudash.recording.intervals import GRACE_S, Interval
+from gpudash.recording.log import LogReader, Origin, RowReader, line_of
+from gpudash.recording.rank_steps import HELD_S, MOST_READINGS
+from gpudash.recording.rows import Rows
 from gpudash.run.clocks import moved
 from gpudash.run.replayed import replayed
 from gpudash.sinks.export import export
-from gpudash.sinks.recording import RecordingWriter
 from tests import simulated_ranks
 from tests.lives import in_process, parted
+from tests.recording import record
+from tests.recording.record import sent
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 OTHER = "GPU-2222"
@@ -61,15 +62,12 @@ def two_ranks() -> list[tuple[int, object]]:
 def rows_of(
     messages: list[tuple[int, object]], close_s: float = BEGAN_S + 1.0, began_s: float = BEGAN_S
 ) -> list[Interval]:
-    tracks = RankTracks()
-    intervals = Intervals(began_s, 0.5, tracks)
-    rows = []
-    for rank, body in messages:
-        if rank:
-            tracks.take(rank, body)
-        else:
-            rows += intervals.fold(body)
-    return [*rows, *intervals.close(close_s)]
+    return record.rows_of(sent(messages, began_s), close_s, origin_of(began_s))
+
+
+def origin_of(began_s: float) -> Origin:
+    began_utc = datetime(2026, 1, 2, tzinfo=UTC)
+    return Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
 
 
 @pytest.fixture
@@ -79,15 +77,8 @@ def recorded(tmp_path):
 
 
 def recorded_from(began_s, path, messages=None):
-    began_utc = datetime(2026, 1, 2, tzinfo=UTC)
-    origin = Origin(began_s=began_s, began_utc=began_utc, interval_s=0.5, command=())
-    writer = RecordingWriter(path, origin)
-    messages = messages or two_ranks()
-    for seq, (rank, body) in enumerate(messages[:2]):
-        writer.take(Envelope(source="training", rank=rank, seq=seq, sent_s=BEGAN_S, body=body))
-    for row in rows_of(messages):
-        writer.take(row)
-    writer.close()
+    found = sent(messages or two_ranks(), began_s)
+    record.record(path, found, BEGAN_S + 1.0, origin_of(began_s))
     return path
 
 
@@ -147,26 +138,15 @@ def cut(parts_ms: dict[int, tuple[float, ...]]) -> list[tuple[int, object]]:
     ]
 
 
-def test_the_parts_of_a_backward_pass_are_recorded_as_means_and_read_again(tmp_path):
+def test_the_parts_of_a_backward_pass_are_recorded_and_read_again(tmp_path):
     parts_ms = {0: (10.0, 12.5), 1: (14.0, 8.5)}
-    messages = cut(parts_ms)
-    for row in rows_of(messages):
-        for one in row.ranks:
-            assert one.parts_ms == {"backward": parts_ms[one.rank]}
-        for rank, body in unfold(row, {}, {}):
-            for step in body.steps if isinstance(body, Progress) else ():
-                assert step.parts_ms == {"backward": pytest.approx(parts_ms[rank])}
-    long_ms = cut({0: (10.000001, 12.500001), 1: parts_ms[1]})
-    log = recorded_from(BEGAN_S, tmp_path / "run.csv", long_ms).with_suffix(".jsonl")
-    rows = [row for row in LogReader(log) if isinstance(row, Interval)]
-    assert [row.ranks[0].parts_ms for row in rows] == [{"backward": parts_ms[0]}] * 2
-    assert [row.ranks[1].parts_ms for row in rows] == [{"backward": parts_ms[1]}] * 2
-
-
-def test_parts_that_are_not_cut_alike_are_not_recorded():
-    rows = rows_of([*cut({0: (1.0, 2.0), 1: (1.0, 2.0)})[:12], *two_ranks()[12:]])
-    assert rows[0].ranks[0].parts_ms == {}
-    assert rows[0].values["backward_ms"] > 0
+    log = recorded_from(BEGAN_S, tmp_path / "run.csv", cut(parts_ms)).with_suffix(".jsonl")
+    with closing(LogReader(log)) as reader:
+        *messages, _closed = reader
+    reports = [one for one in messages if isinstance(one.body, Progress)]
+    assert len(reports) == 2 * 20
+    for one in reports:
+        assert one.body.steps[0].parts_ms == {"backward": parts_ms[one.rank]}
 
 
 def test_a_single_process_is_rank_0_of_1():
@@ -176,13 +156,12 @@ def test_a_single_process_is_rank_0_of_1():
 
 
 def test_a_row_waits_for_the_steps_of_every_rank_but_not_for_long():
-    run, tracks = Trainer(), RankTracks()
-    intervals = Intervals(BEGAN_S, 0.5, tracks)
-    tracks.take(1, started(1, Trainer()))
-    tracks.take(1, Trainer().progress())
-    assert [row for item in [started(0, run), *run.steps(12)] for row in intervals.fold(item)] == []
-    late = [row for item in run.steps(int(GRACE_S * 20)) for row in intervals.fold(item)]
-    assert [row.steps for row in late] == [10]
+    run, rows = Trainer(), Rows(BEGAN_S, 0.5)
+    begun = [(0, started(0, run)), (1, started(1, Trainer())), (1, Trainer().progress())]
+    on_time = [*begun, *((0, report) for report in run.steps(12))]
+    assert [row for one in sent(on_time, BEGAN_S) for row in rows.take(one)] == []
+    late = sent(run.steps(int(GRACE_S * 20)), BEGAN_S, seq=len(on_time))
+    assert [row.steps for one in late for row in rows.take(one)] == [10]
 
 
 def test_repeated_steps_count_once():
@@ -303,7 +282,7 @@ def test_the_rate_of_a_replay_is_that_of_all_ranks(recorded):
     assert shown.samples_per_s == pytest.approx(2 * 8 * shown.steps_per_s)
 
 
-def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path):
+def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_the_csv_and_60_in_the_log(tmp_path):
     ranks, seconds, pick = 8, 20.0, Random(1)  # so long that the names of values hardly count
     uuids = [f"GPU-12345678-1234-1234-1234-12345678{rank:04}" for rank in range(ranks)]
     messages: list[tuple[int, object]] = []
@@ -311,8 +290,10 @@ def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path
         event = simulated_ranks.start(rank, world_size=ranks)
         device = msgspec.structs.replace(event.process.device, uuid=uuid)
         messages.append((rank, in_process(event, device=device)))
-    for rank, progress in simulated_ranks.Ranks(ranks).train(seconds):
+    for number, (rank, progress) in enumerate(simulated_ranks.Ranks(ranks).train(seconds)):
         messages.append((rank, msgspec.structs.replace(progress, loss=pick.random())))
+        if number // ranks % 4:  # the devices are read five times a second
+            continue
         of_gpu = {
             name: pick.random() * 1000
             for name, metric in METRICS.items()
@@ -321,33 +302,17 @@ def test_an_hour_of_a_rank_and_its_gpu_is_less_than_4_mb_in_log_and_csv(tmp_path
         at_s = progress.until_s
         messages.append((0, gpu(at_s, uuid=uuids[rank], throttle="none", **of_gpu)))
         messages.append((rank, host(at_s, core_wait_pct=pick.random())))
-    origin = Origin(
-        began_s=0.0, began_utc=datetime(2026, 1, 2, tzinfo=UTC), interval_s=0.5, command=()
-    )
-    writer = RecordingWriter(tmp_path / "run.csv", origin)
-    rows = rows_of(messages, seconds, began_s=0.0)
-    assert [len(row.ranks) for row in rows] == [ranks] * len(rows)
-    for row in rows:
-        writer.take(row)
-    writer.close()
-    for path in (writer.log_path, writer.path):
-        assert path.stat().st_size * 3600 / seconds / ranks < 4e6
-
-
-def test_a_replay_of_every_step_names_the_slow_rank_without_the_sessions_judgement(tmp_path):
     path = tmp_path / "run.csv"
-    origin = Origin(
-        began_s=0.0,
-        began_utc=datetime(2026, 1, 2, tzinfo=UTC),
-        interval_s=0.5,
-        every_step=True,
-        command=(),
-    )
+    log = record.record(path, sent(messages, 0.0), seconds, origin_of(0.0))
+    with closing(RowReader(log)) as reader:
+        assert {len(row.ranks) for row in reader if isinstance(row, Interval)} == {ranks}
+    for file, most in ((path, 4e6), (log, 60e6)):
+        assert file.stat().st_size * 3600 / seconds / ranks < most
+
+
+def test_a_replay_names_the_slow_rank_without_the_sessions_judgement(tmp_path):
     slow = simulated_ranks.Ranks(delay=lambda _, rank: {"backward": 3.0} if rank == 2 else {})
-    writer = RecordingWriter(path, origin)
-    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
-    for envelope in simulated_ranks.enveloped([*starts, *slow.train(20)]):
-        writer.take(envelope)
-    writer.close()
+    messages = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
+    path = recorded_from(0.0, tmp_path / "run.csv", [*messages, *slow.train(20)])
     found = replayed(path.with_suffix(".jsonl")).snapshot.straggler
     assert (found.rank, found.phase) == (2, "backward")

@@ -8,64 +8,54 @@ from pathlib import Path
 import pytest
 
 from gpudash.metrics import METRICS
-from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import Printed
+from gpudash.protocol.training import Printed, Progress
 from gpudash.recording import log, provenance
 from gpudash.recording.csv_reader import open_recording
-from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.log import Origin
-from gpudash.recording.rank_steps import Burst
 from gpudash.run import replay as replaying
 from gpudash.sinks import export as exporting
-from gpudash.sinks.recording import RecordingWriter
 from gpudash.views import live, settings_history, timeseries
 from tests.lives import changed
-from tests.recording.test_csv_format import BEGAN_UTC, interval
+from tests.recording.record import record, sent
+from tests.recording.test_csv_format import BEGAN_UTC
 from tests.run.test_replay import Replayed
-from tests.scripted_run import BEGAN_S, gpu, started
+from tests.scripted_run import BEGAN_S, gpu, started, step
 
 SHORT, LONG = 60, 240
 """Rows, of twenty minutes and eighty: more than a chart keeps as it came."""
 ROW_S = 20.0
 SLACK = 1 << 18
 """Bytes: 180 rows more, kept as text or as objects, take more."""
-STEPS = 150
+STEPS, STEP_S = 150, 0.1
 OF_GPU = {
     name: 1.5 for name, one in METRICS.items() if (one.kind, one.over_time) == ("gpu", "mean")
 }
 
 
-def record(path, rows):
+def make(path, rows):
     """Record a training that changes with each row and prints 25 KB in it: long, it is 10 MB."""
     origin = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=ROW_S, command=())
-    writer = RecordingWriter(path, origin)
+    record(path, told(rows), BEGAN_S + rows * ROW_S, origin)
+
+
+def told(rows):
+    state = started(BEGAN_S, {"batch_size": "8"})
     printed = Printed(lines=("x" * 800,) * 32)
     for row in range(rows):
         began_s = BEGAN_S + row * ROW_S
-        settings = {"batch_size": str(8 + row % 2)}
-        come = [printed, gpu(began_s)]
-        if row == 0:
-            come.append(started(began_s, settings))
-        else:
+        if row:
+            settings = {"batch_size": str(8 + row % 2)}
             about = {"after_step": row * STEPS, "changes": settings, "settings": settings}
-            change = changed(began_s, segment=row, **about)
-            come.append(change.after(started(BEGAN_S, settings)))
-        for seq, body in enumerate(come, row * 3):
-            writer.take(Envelope(source="training", seq=seq, sent_s=began_s, body=body))
-        times = tuple((30.0 + 0.5 * place, 10) for place in range(STEPS // 10))
-        writer.take(
-            interval(
-                began_s=began_s,
-                ended_s=began_s + ROW_S,
-                segment=row,
-                settings=settings,
-                step=(row + 1) * STEPS,
-                steps=STEPS,
-                bursts=(Burst(began_s, times),),
-                gpus=(GpuInterval(index=0, uuid="GPU-1111", values=OF_GPU | {"power_w": row}),),
-            )
-        )
-    writer.close()
+            state = changed(began_s, segment=row, **about).after(state)
+        end_s, number = began_s + ROW_S, (row + 1) * STEPS
+        steps = [
+            step(number - left, end_s - left * STEP_S, 1e3 * STEP_S, row)
+            for left in reversed(range(STEPS))
+        ]
+        trained = {"total_steps": number, "total_samples": 8 * number}
+        report = Progress(until_s=end_s, steps=tuple(steps), **trained)
+        bodies = [printed, state, report, gpu(end_s, **OF_GPU | {"power_w": float(row)})]
+        yield from sent(bodies, began_s, seq=len(bodies) * row)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +63,7 @@ def recordings(tmp_path_factory) -> dict[tuple[str, int], Path]:
     """Return a log and a CSV alone of both lengths."""
     folder, found = tmp_path_factory.mktemp("recordings"), {}
     for rows in (SHORT, LONG):
-        record(folder / f"{rows}.csv", rows)
+        make(folder / f"{rows}.csv", rows)
         alone = folder / f"{rows}-alone.csv"
         (folder / f"{rows}.csv").rename(alone)
         found |= {("log", rows): folder / f"{rows}.jsonl", ("csv", rows): alone}

@@ -17,7 +17,9 @@ from gpudash.cli.main import main
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Progress
 from gpudash.recording.log import LogReader, line_of
+from gpudash.recording.step_columns import StepColumns
 from gpudash.run.replayed import replayed
 from gpudash.tui.panels import View
 from tests.any_record import values
@@ -110,18 +112,19 @@ def read_by_all(recording: Path) -> None:
         read(recording)
 
 
-def with_value(log: bytes, name: list[str | int], value: object) -> bytes:
-    """Return the log of one kind of rows with this value in each."""
+def with_value(log: bytes, way: tuple[str, ...], value: object) -> bytes:
+    """Return the log with this value in each report."""
     lines = [json.loads(line) for line in log.splitlines()]
-    (names,) = [one[4]["names"] for one in lines if names_values(one)]
-    for one in lines[1:]:
-        if isinstance(one[4], list):
-            one[4][names.index(name)] = value
-    return "".join(json.dumps(one) + "\n" for one in lines).encode()
-
-
-def names_values(line: dict | list) -> bool:
-    return isinstance(line, list) and isinstance(line[4], dict) and "names" in line[4]
+    for line in lines[1:]:
+        if isinstance(line[4], list):
+            name, *inner = way
+            place = Progress.__struct_fields__.index(name)
+            if inner:
+                column, of = inner
+                line[4][place][StepColumns.__struct_fields__.index(column)][of] = value
+            else:
+                line[4][place] = value
+    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def with_cell(text: bytes, column: str, cell: str) -> bytes:
@@ -133,30 +136,21 @@ def with_cell(text: bytes, column: str, cell: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("path", "instead"),
-    [(b'["ended_s"]', b'["began_s","x"]'), (b'["gpus",0,"uuid"]', b'["gpus"]')],
-)
-def test_a_path_that_leads_through_a_value_harms_its_rows_alone(
-    tmp_path: Path, path: bytes, instead: bytes
-) -> None:
-    log = ranks(tmp_path).with_suffix(".jsonl")
-    log.write_bytes(log.read_bytes().replace(path, instead))
-    read_by_all(log)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
+    ("way", "value"),
     [
-        (["ranks", 0, "values", "skipped_samples"], "inf"),
-        (["ranks", 0, "values", "communication_ms"], "x"),
-        (["ranks", 0, "values", "communication_ms"], -1e18),
+        (("skipped_samples",), "inf"),
+        (("until_s",), 1e9),
+        (("loss",), 1e300),
+        (("steps", "values", "communication_ms"), "x"),
+        (("steps", "values", "communication_ms"), -(10**18)),
+        (("steps", "values", "throttle"), 3),
     ],
 )
-def test_a_value_of_another_kind_harms_its_rows_alone(
-    tmp_path: Path, name: list[str | int], value: object
+def test_a_value_of_another_kind_harms_its_reports_alone(
+    tmp_path: Path, way: tuple[str, ...], value: object
 ) -> None:
     log = ranks(tmp_path).with_suffix(".jsonl")
-    log.write_bytes(with_value(log.read_bytes(), name, value))
+    log.write_bytes(with_value(log.read_bytes(), way, value))
     read_by_all(log)
 
 

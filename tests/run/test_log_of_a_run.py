@@ -1,6 +1,7 @@
 """The log of a run suffices to make its files again, even if the log was cut off."""
 
 import csv
+import json
 import random
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from gpudash.protocol.readings import GpuReading
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, LogReader, Origin
+from gpudash.recording.log import Closed, LogReader, Origin, RowReader
 from gpudash.recording.provenance import Metadata
 from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
@@ -72,8 +73,7 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
         assert exported(log) == written(log)
     run_log = bodies(tmp_path / "whole.jsonl")
     kinds = set(map(type, run_log))
-    assert {Hello, Change, ComparisonShown, BlocksEnded, Printed} <= kinds
-    assert Progress not in kinds
+    assert {Hello, Change, ComparisonShown, BlocksEnded, Printed, Progress} <= kinds
     assert {"started", "changed", "paused"} <= {name for name, _ in turns(run_log)}
     late = bodies(tmp_path / "late.jsonl")
     kept = [body for body in late if isinstance(body, Plan | State)]
@@ -86,18 +86,20 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     ]
 
 
-def test_with_every_step_the_log_has_steps_and_readings_besides_the_rows(
-    tmp_path: Path,
+@pytest.mark.parametrize(("more", "kind"), [([], list), (["--every-step"], dict)])
+def test_the_log_has_every_step_in_columns_or_as_records(
+    tmp_path: Path, more: list[str], kind: type
 ) -> None:
     command = worker_double.gpudash(
-        "--record", "run.csv", "--every-step", "--steps", "30", "--device", "cpu"
+        "--record", "run.csv", *more, "--steps", "30", "--device", "cpu"
     )
     subprocess.run(command, cwd=tmp_path, env=worker_double.environment(), check=True)
     log = tmp_path / "run.jsonl"
-    reader = LogReader(log)
-    assert reader.origin.every_step
     steps = [one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps]
     assert steps == list(range(1, 31))
+    lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
+    reports = [one[4] for one in lines if isinstance(one[4], list) or one[4]["type"] == "Progress"]
+    assert {type(one) for one in reports} == {kind}
     assert exported(log) == written(log)
 
 
@@ -114,7 +116,7 @@ def test_a_run_that_is_killed_leaves_a_log_up_to_its_last_row(tmp_path: Path) ->
         time.sleep(0.001 * pick.random())
         process.send_signal(signal.SIGKILL)
         process.wait()
-        items = list(LogReader(path.with_suffix(".jsonl")))
+        items = list(RowReader(path.with_suffix(".jsonl")))
         found = [item for item in items if isinstance(item, Interval)]
         assert not isinstance(items[-1], Closed)
         with path.open(newline="") as file:
@@ -147,9 +149,7 @@ class RunLog:
         )
         origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
         writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
-        self.recordings.begin(
-            "recording", str(writer.path), writer, self.run.now_s, TimeBreakdown()
-        )
+        self.recordings.begin("recording", str(writer.path), writer, origin, TimeBreakdown())
         return bodies(writer.log_path)
 
 
@@ -191,10 +191,13 @@ def test_a_recording_begins_with_the_state_of_every_rank(run_log: RunLog, tmp_pa
     assert run_log.begun() == [first, gone]
 
 
-def test_a_recording_begins_with_each_gpu_once(run_log: RunLog, tmp_path: Path) -> None:
-    first, other = gpu(BEGAN_S, mem_total_mib=1.0), gpu(BEGAN_S, uuid="GPU-2222", index=1)
-    run_log.take(first, gpu(BEGAN_S + 1), host(BEGAN_S), source="telemetry")
-    assert run_log.begun() == [first]
-    run_log.take(gpu(BEGAN_S + 2), other, gpu(BEGAN_S + 3, uuid="GPU-2222"), source="telemetry")
-    readings = [body for body in bodies(tmp_path / "3.jsonl") if isinstance(body, GpuReading)]
-    assert readings == [first, other]
+def test_a_recording_begins_with_the_newest_reading_of_each_gpu(
+    run_log: RunLog, tmp_path: Path
+) -> None:
+    newest, other = gpu(BEGAN_S + 1), gpu(BEGAN_S + 1, uuid="GPU-2222", index=1)
+    run_log.take(gpu(BEGAN_S), other, newest, host(BEGAN_S), source="telemetry")
+    assert run_log.begun() == [newest, other]
+    later = [gpu(BEGAN_S + 2), gpu(BEGAN_S + 3, uuid="GPU-2222")]
+    run_log.take(*later, source="telemetry")
+    readings = [body for body in bodies(tmp_path / "4.jsonl") if isinstance(body, GpuReading)]
+    assert readings == [newest, other, *later]

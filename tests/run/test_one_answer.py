@@ -46,14 +46,14 @@ class Source(Scripted):
         self.said = [*said, gpu(host.at_s, gpu_util_pct=util_pct), host]
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["rows", "every-step"])
-def recorded(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
     """Return a recording, its snapshots by moment, and the session that made it."""
     path = tmp_path_factory.mktemp("answers") / "run.csv"
     clock = Made()
     source = Source(clock, SETTINGS)
     session = Driven(PLAN, start_source=lambda _plan: source, beside=(), clock=clock)
-    session.begin_sink("recording", path, every_step=request.param)
+    session.begin_sink("recording", path)
     session.begin()
     shown = {}
     for _ in range(STEPS):

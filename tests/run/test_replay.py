@@ -1,10 +1,7 @@
 """A replay of a recording shows the same as the live run.
 
 The live run is a real session over a scripted worker on a made-up clock, turn by turn: it trains,
-switches, pauses, compares and restarts. A log with every step shows it again value by value, at
-every moment. A default log has the steps of a row at its end, each with the means of its row: so
-between two rows it is behind. At the end of each row it shows the same, and `NOT_IN_ROWS` names
-what is not exact, and how close it is.
+switches, pauses, compares and restarts. Its log shows it again value by value, at every moment.
 """
 
 import random
@@ -14,16 +11,14 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gpudash.compare.ab import Question
 from gpudash.errors import GpudashError
-from gpudash.metrics import METRICS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Hello, Note, Printed, Progress
-from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LogReader
-from gpudash.recording.rank_steps import BIN
 from gpudash.run.replay import NOTHING, Player, Replay
 from gpudash.run.session import Session
 from gpudash.run.source import Source
@@ -38,88 +33,8 @@ ROW_S = 0.5
 TICK_S = 1 / 1024
 """All moments are multiples of it, so that sums are exact."""
 BOOT_S = 512 * TICK_S
-GAPS = 10
-"""Steps of a row, and a moment between each two."""
 OF_THE_SESSION = ("can", "playback", "recording", "last_command", "status")
 """Fields that differ in a replay; a live run's status also names keys."""
-
-
-def near(rel, abs_=1e-9):
-    """Return a predicate: two values are this close, or both were not measured."""
-
-    def is_near(found, was):
-        return found == was or (None not in (found, was) and found == pytest.approx(was, rel, abs_))
-
-    return is_near
-
-
-def read_in_row(found, was):
-    """The mean of the row: without what was measured in part before the row's settings."""
-    return found is was or found.values.items() <= was.values.items()
-
-
-def alike_in_results(found, was):
-    """A log does not say which of a row's steps were warm-up, and a reading counts a row late."""
-    late = ("gpu_util_pct", "cpu_pct")
-    roughly = {"steps_per_s", "samples_per_s", "step_ms_p50", "step_ms_p95"}
-    pairs = [map(of_result, pair) for pair in zip(found, was, strict=True)]
-    return all(
-        again.get(name) == row.get(name)
-        or (name in roughly | STEP_VALUES and near(0.02)(again[name], row[name]))
-        or (name in late and name not in again)
-        for again, row in pairs
-        for name in again | row
-    )
-
-
-STEP_VALUES = {name for name, metric in METRICS.items() if metric.in_steps}
-
-
-def of_result(row):
-    """The row's fields and values, by name."""
-    fields = msgspec.structs.asdict(row)
-    return fields | fields.pop("values")
-
-
-def alike_in_ticks(found, was):
-    """Steps lie back to back: the newest tick may not be full yet."""
-    ticks = min(len(found.at_s), len(was.at_s))
-    return (
-        abs(len(found.at_s) - len(was.at_s)) <= 1
-        and found.at_s[:ticks] == was.at_s[:ticks]
-        and all(
-            near(0.001)(value, then) or (name == "gpu_util_pct" and value is None)
-            for name in was.values
-            for value, then in zip(found.of(name), was.of(name), strict=False)
-        )
-    )
-
-
-def alike_in_means(found, was):
-    return all(
-        near(0.01)(found.values.get(name), then) or name == "gpu_util_pct"
-        for name, then in was.values.items()
-    )
-
-
-NOT_IN_ROWS = {
-    "series": alike_in_ticks,
-    "recent": alike_in_means,
-    "step_ms_p50": near(BIN),
-    "step_ms_p95": near(BIN),
-    "steps_per_s": near(0.02),  # over the last seconds, which begin between two bins
-    "samples_per_s": near(0.02),  # likewise
-    "gpu": read_in_row,
-    "host": read_in_row,
-    "results": alike_in_results,
-    "instruments_ms": near(0.001),  # a mean over rows instead of reports
-    "unattributed_pct": near(0, 100 * GAPS * TICK_S / ROW_S),  # the gaps between a row's steps
-}
-"""Values that a default log cannot give exactly at the end of a row, and their tolerance."""
-
-
-RATES = {"steps_per_s", "samples_per_s"}
-"""Unknown while an A/B runs: its rows hold steps of both sides and of lever changes."""
 
 
 class Made:
@@ -229,7 +144,7 @@ class Driven(Session):
         return self._snapshot(self._clock())
 
 
-def live(path, **how):
+def live(path, turns_of=None):
     """Record a run; return its snapshots by moment, and its log."""
     clock = Made()
     sources = []
@@ -239,17 +154,24 @@ def live(path, **how):
         return sources[-1]
 
     session = Driven(PLAN, start_source=start_source, beside=(), clock=clock)
-    session.begin_sink("recording", path, **how)
+    session.begin_sink("recording", path)
     session.begin()
     shown = {}
 
     def turns(count):
+        shown[clock.now_s] = session.turn()  # what was asked is obeyed
         for _ in range(count):
             sources[-1].turn()
             for at_s in sources[-1].moments():
                 clock.now_s = at_s
                 shown[at_s] = session.turn()
 
+    (turns_of or eventful)(session, turns, path)
+    session.close()
+    return shown, session.screen.log
+
+
+def eventful(session, turns, path):
     turns(40)
     session.profile(3, path.with_name("trace.json"))
     turns(1)
@@ -262,10 +184,7 @@ def live(path, **how):
     session.compare(Question(lever="pipelined", a="off", b="on", pairs=3))
     turns(500)
     session.restart(Plan(workload="encdec", settings={"num_workers": "4"}))
-    session.turn()
     turns(40)
-    session.close()
-    return shown, session.screen.log
 
 
 class Replayed:
@@ -297,12 +216,12 @@ class Replayed:
         return self.settle()
 
 
-def known(snapshot, *without):
+def known(snapshot):
     """Return the fields that must be the same in both."""
     return {
         name: getattr(snapshot, name)
         for name in snapshot.__struct_fields__
-        if name not in (*OF_THE_SESSION, *without)
+        if name not in OF_THE_SESSION
     }
 
 
@@ -312,38 +231,50 @@ def recorded(tmp_path_factory):
     return (path, *live(path))
 
 
-def test_a_default_log_shows_the_run_again_at_the_end_of_each_row(recorded):
+def test_a_log_shows_each_moment_again_value_by_value(recorded):
     path, shown, log = recorded
     again = Replayed(path)
-    reader = LogReader(path.with_suffix(".jsonl"))
-    rows = [one.ended_s for one in reader if isinstance(one, Interval)]
-    assert len(rows) > 90
-    for ended_s in rows:
-        found, was = again.played_to(ended_s), shown[ended_s]
-        assert known(found, *NOT_IN_ROWS) == known(was, *NOT_IN_ROWS)
-        compares = was.comparison is not None and was.comparison.verdict is None
-        for name, close in NOT_IN_ROWS.items():
-            if compares and name in RATES:
-                continue
-            value, then = getattr(found, name), getattr(was, name)
-            assert close(value, then), (name, ended_s, value, then)
-    assert again.session.screen.log == log
-
-
-def test_a_log_with_every_step_shows_each_moment_again_value_by_value(tmp_path):
-    shown, log = live(tmp_path / "run.csv", every_step=True)
-    again = Replayed(tmp_path / "run.csv")
     states = set()
     for at_s, snapshot in shown.items():
         assert known(again.played_to(at_s)) == known(snapshot)
         states.add(snapshot.state)
     assert any(one.profiling for one in shown.values())
-    assert snapshot.profile.path == str(tmp_path / "trace.json")
+    assert snapshot.profile.path == str(path.with_name("trace.json"))
     assert snapshot.profile_of == (PLAN.workload, SETTINGS)
     assert states >= {"training", "paused"}
     labels = [marker.label for marker in snapshot.markers]
     assert labels == ["batch_size=16", "paused", "resumed", "A/B", "end of A/B", "restart"]
     assert any(one.verdict for one in snapshot.verdicts)
+    assert again.session.screen.log == log
+
+
+ASKED = st.sampled_from(
+    [
+        lambda session: session.change({"batch_size": "16"}),
+        lambda session: session.change({"pipelined": "on"}),
+        lambda session: session.pause(),
+        lambda session: session.resume(),
+        lambda session: session.new_row(),
+        lambda session: session.compare(Question(lever="pipelined", a="off", b="on", pairs=3)),
+        lambda session: session.restart(Plan(workload="encdec", settings={"num_workers": "4"})),
+    ]
+)
+
+
+@settings(deadline=None, max_examples=20)  # a busy machine is no failure
+@given(asked=st.lists(st.tuples(ASKED, st.integers(1, 60)), max_size=6))
+def test_whatever_is_asked_a_replay_shows_what_was_live(tmp_path_factory, asked):
+    def turns_of(session, turns, _path):
+        turns(10)
+        for ask, count in asked:
+            ask(session)
+            turns(count)
+
+    path = tmp_path_factory.mktemp("drawn") / "run.csv"
+    shown, log = live(path, turns_of)
+    again = Replayed(path)
+    for at_s, snapshot in shown.items():
+        assert known(again.played_to(at_s)) == known(snapshot)
     assert again.session.screen.log == log
 
 

@@ -106,19 +106,13 @@ def slow():
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0])
-def test_a_replay_names_the_rank_that_was_named_live_and_when_and_rows_alone_nobody(
-    slow, tmp_path, interval_s
-):
-    path, log = tmp_path / "run.csv", tmp_path / "run.jsonl"
+def test_a_replay_names_the_rank_that_was_named_live_and_when(slow, tmp_path, interval_s):
+    path = tmp_path / "run.csv"
     shown = live(path, slow, interval_s)
     assert named(shown) == {None, (SLOW, "backward")}
     assert list(shown.values())[-1] is None
     again = Replayed(path)
     assert {at_s: again.at(at_s).straggler for at_s in shown} == shown
-    lines = log.read_bytes().splitlines(keepends=True)
-    log.write_bytes(b"".join(one for one in lines if b"StragglerShown" not in one))
-    again = Replayed(path)
-    assert {again.at(at_s).straggler for at_s in list(shown)[::8]} == {None}
 
 
 def test_of_equal_ranks_none_is_named_in_a_replay(tmp_path):

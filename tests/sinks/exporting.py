@@ -1,19 +1,23 @@
 """A recording for exporters: of an H200, with an answer and a lever change; and rows made up."""
 
 import gzip
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gpudash.cli.main import main
 from gpudash.protocol.answer import Answer, AnswerShown
 from gpudash.protocol.envelope import Envelope
+from gpudash.protocol.training import Progress
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import LogLines, Origin, line_of
-from gpudash.recording.rank_steps import Burst
+from gpudash.recording.log import Origin
 from tests.lives import Narrator, changed, said
+from tests.recording.record import record
 from tests.recording.test_csv_format import interval
-from tests.scripted_run import BEGAN_S, gpu, started
+from tests.scripted_run import BEGAN_S, gpu, started, step
 
 BEGAN_UTC = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 ORIGIN = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=0.5, command=(), machine="node7")
@@ -45,7 +49,6 @@ def row(number: int, began_s: float = BEGAN_S, **more: object) -> Interval:
         "ended_s": from_s + 0.5,
         "step": (number + 1) * STEPS,
         "samples": 8 * STEPS,
-        "bursts": (Burst(from_s, ((STEP_MS, STEPS),)),),
         "values": OF_STEPS,
         "gpus": (GpuInterval(index=0, uuid="GPU-1111", values=OF_GPU),),
     }
@@ -61,7 +64,7 @@ def answer(limit: str = "data", title: str = "input-bound", at_s: float = BEGAN_
 
 
 def reading() -> Envelope:
-    return said(gpu(BEGAN_S), source="telemetry", at_s=BEGAN_S)
+    return said(gpu(BEGAN_S, energy_j=0.0), source="telemetry", at_s=BEGAN_S)
 
 
 def told() -> list[Envelope | Interval]:
@@ -75,13 +78,23 @@ def told() -> list[Envelope | Interval]:
 
 def recorded(folder: Path) -> Path:
     """Return the log of such a run."""
-    lines, path = LogLines(), folder / "run.jsonl"
-    with path.open("wb") as file:
-        file.write(line_of(ORIGIN))
-        for item in told():
-            file.write(lines.interval(item) if isinstance(item, Interval) else line_of(item))
-        file.write(lines.closed(None))
-    return path
+    messages: list[Envelope] = []
+    for item in told():
+        messages += reported(item) if isinstance(item, Interval) else [item]
+    return record(folder / "run.csv", messages, BEGAN_S + 2, ORIGIN)
+
+
+def reported(interval: Interval) -> Iterator[Envelope]:
+    """Yield a report and a reading that make such a row."""
+    at_s, rows = interval.ended_s, interval.step // STEPS
+    times = {name: ms for name, ms in OF_STEPS.items() if name != "step_ms_p50"}
+    steps = step(interval.step, at_s, STEP_MS)
+    steps = replace(steps, count=STEPS, samples=8 * STEPS, values=times)
+    report = Progress(
+        until_s=at_s, steps=(steps,), total_steps=interval.step, total_samples=8 * interval.step
+    )
+    yield said(report, seq=rows, at_s=at_s)
+    yield said(gpu(at_s, **OF_GPU | {"energy_j": 150.0 * rows}), source="telemetry", at_s=at_s)
 
 
 def h200(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Failed, Hello, Progress
 from gpudash.recording.intervals import Interval
-from gpudash.recording.log import Closed, LogReader, Origin
+from gpudash.recording.log import Closed, LogReader, Origin, RowReader
 from gpudash.run.session import Session
 from gpudash.run.source import Source
 from gpudash.sinks.active import ActiveSinks
@@ -188,7 +188,7 @@ def test_a_sink_of_the_table_gets_every_message_and_row_in_order_and_is_closed_o
     assert [one.seq for one in of_training(sink.items)] == [one.seq for one in SENT]
     rows = [item for item in sink.items if isinstance(item, Interval)]
     assert [row.began_s for row in rows] == sorted(row.began_s for row in rows)
-    reader = LogReader(tmp_path / "run.jsonl")
+    reader = RowReader(tmp_path / "run.jsonl")
     logged = [item for item in reader if isinstance(item, Interval)]
     assert [row.ranks[0].step for row in rows] == [row.ranks[0].step for row in logged]
     (account,) = sink.accounts
@@ -285,11 +285,11 @@ def test_a_sink_may_take_readings_without_single_steps() -> None:
 
     sinks, nothing = ActiveSinks(lambda _error: None), TimeBreakdown()
     sink = Reading("9400", ORIGIN)
-    sinks.begin("reading", "9400", sink, BEGAN_S, nothing)
+    sinks.begin("reading", "9400", sink, ORIGIN, nothing)
     readings = [said(gpu(BEGAN_S + at_s)) for at_s in range(3)]
     for one in (*readings, said(Trainer().step())):
         sinks.take(one)
-    sinks.close(nothing)
+    sinks.close(BEGAN_S, nothing)
     sinks.wait(PATIENCE_S)
     assert sink.items == readings
 

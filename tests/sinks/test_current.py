@@ -5,7 +5,7 @@ import pytest
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.training import Progress
 from gpudash.recording.gpu_interval import GpuInterval
-from gpudash.recording.rank_steps import Burst, RankSteps
+from gpudash.recording.rank_steps import RankSteps
 from gpudash.sinks.current import FRESH_S, Current, subjects
 from tests.lives import said
 from tests.scripted_run import BEGAN_S, gpu, host, started
@@ -42,7 +42,8 @@ def test_what_is_counted_grows_from_row_to_row() -> None:
 
 def test_steps_without_a_time_are_counted_also_where_nothing_trains() -> None:
     """Such as those of a profile."""
-    traced = row(1, step=7, steps=2, samples=16, bursts=(), train_s=0.0, values={})
+    untimed = {"timed": 0, "finished_s": None, "values": {}}
+    traced = row(1, step=7, steps=2, samples=16, train_s=0.0, **untimed)
     found = values(folded(row(0), traced))
     assert found["gpudash_steps_total"] == 7
     assert found["gpudash_untimed_steps_total"] == 2
@@ -83,14 +84,16 @@ def test_a_gauge_gets_old_and_a_counter_does_not() -> None:
 
 
 def test_the_last_step_is_stamped_with_when_it_finished_not_with_the_rows_end() -> None:
-    half = row(0, steps=2, bursts=(Burst(BEGAN_S, ((100.0, 2),)),))
-    found = values(folded(half, row(1, steps=0, bursts=())))
+    half = row(0, steps=2, finished_s=BEGAN_S + 0.2)
+    found = values(folded(half, row(1, steps=0, finished_s=None)))
     at_s = found["gpudash_last_step_timestamp_seconds"]
     assert at_s == pytest.approx(BEGAN_UTC.timestamp() + 0.2)
 
 
 def test_without_a_step_there_is_no_last_one() -> None:
-    assert "gpudash_last_step_timestamp_seconds" not in values(folded(row(0, steps=0, bursts=())))
+    assert "gpudash_last_step_timestamp_seconds" not in values(
+        folded(row(0, steps=0, finished_s=None))
+    )
 
 
 def test_there_is_one_limit_and_one_state_the_newest() -> None:

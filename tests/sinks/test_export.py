@@ -4,23 +4,21 @@ import csv
 import json
 import random
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpudash.errors import ExistsError, RecordingError, UsageError
 from gpudash.metrics import METRICS
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.training import Progress
 from gpudash.recording.csv_format import columns
 from gpudash.sinks.export import export, export_to
-from gpudash.sinks.recording import RecordingWriter
-from tests.recording.test_csv_format import scripted
+from tests.recording.record import record, sent
+from tests.recording.test_csv_format import script
 from tests.recording.test_log import ORIGIN, recorded
-from tests.scripted_run import BEGAN_S, started
-from tests.sinks.test_recording import take
+from tests.scripted_run import BEGAN_S, Trainer
 
-VALUES = (
-    *("step_ms_p50", "step_ms_p95", "data_ms", "host_ms", "device_ms", "loss"),
-    *("cpu_pct", "worker_rss_mib"),
-)
+OF_STEPS, OF_HOST = ("data_ms", "host_ms", "device_ms"), ("cpu_pct", "worker_rss_mib")
 OF_GPU = [
     name for name, metric in METRICS.items() if metric.kind == "gpu" and isinstance(metric.csv, int)
 ]
@@ -45,19 +43,23 @@ def test_csv_and_json_are_those_that_the_run_wrote_to_the_byte(tmp_path):
 
 
 def test_values_of_any_size_read_the_same_in_both(tmp_path):
-    pick = random.Random(1)
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    for row in scripted():
-        gpus = tuple(
-            msgspec.structs.replace(gpu, values=any_size(pick, OF_GPU)) for gpu in row.gpus
-        )
-        values = any_size(pick, VALUES)
-        ranks = (msgspec.structs.replace(row.ranks[0], values=values),)
-        train_s = any_size(pick, ("train_s",))
-        take(recorder, msgspec.structs.replace(row, gpus=gpus, ranks=ranks, **train_s))
-    recorder.close()
-    export(recorder.log_path, tmp_path / "again.csv")
-    assert (tmp_path / "again.csv").read_bytes() == recorder.path.read_bytes()
+    pick, path = random.Random(1), tmp_path / "run.csv"
+    bodies, ended_s = script()
+    log = record(path, sent([strange(pick, one) for one in bodies], BEGAN_S), ended_s, ORIGIN)
+    export(log, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == path.read_bytes()
+
+
+def strange(pick, body):
+    match body:
+        case GpuReading():
+            return replace(body, values=any_size(pick, OF_GPU))
+        case HostReading():
+            return replace(body, values=any_size(pick, OF_HOST))
+        case Progress(steps=steps):
+            steps = tuple(replace(one, values=any_size(pick, OF_STEPS)) for one in steps)
+            return replace(body, steps=steps, **any_size(pick, ("loss",)))
+    return body
 
 
 def test_a_killed_run_exports_its_rows_and_an_incomplete_json(tmp_path):
@@ -116,13 +118,17 @@ def test_a_csv_is_not_written_anew_without_its_log(tmp_path):
         export(csv_alone, tmp_path / "again.csv")
 
 
-@pytest.mark.parametrize("batch_size", ["9" * 400, "x", "٣"])
+def settings_recorded(folder, settings):
+    run = Trainer()
+    bodies = [run.start(settings), *run.steps(10)]
+    return record(folder / "run.csv", sent(bodies, BEGAN_S), run.now_s, ORIGIN)
+
+
+@pytest.mark.parametrize("batch_size", ["9" * 99, "x", "٣"])
 def test_a_batch_size_that_is_none_is_left_out(tmp_path, batch_size):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recorder.take(msgspec.structs.replace(scripted()[0], settings={"batch_size": batch_size}))
-    recorder.close()
+    log = settings_recorded(tmp_path, {"batch_size": batch_size})
     for name in ("trace", "tensorboard"):
-        export_to(recorder.log_path, [(name, str(tmp_path / name))])
+        export_to(log, [(name, str(tmp_path / name))])
     events = json.loads((tmp_path / "trace").read_text())["traceEvents"]
     counted = [one["args"]["value"] for one in events if one["name"] == "batch_size"]
     assert all(one < 10 for one in counted)
@@ -130,13 +136,9 @@ def test_a_batch_size_that_is_none_is_left_out(tmp_path, batch_size):
 
 @pytest.mark.parametrize("batch_size", ["9" * 30, str(2**63)])
 def test_settings_that_no_workload_has_are_exported_as_they_are_or_not_at_all(tmp_path, batch_size):
-    strange = {"batch_size": batch_size, "seed": "x"}
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    take(recorder, started(BEGAN_S, strange))
-    take(recorder, msgspec.structs.replace(scripted()[0], settings=strange))
-    recorder.close()
-    export(recorder.log_path, tmp_path / "again.csv")
-    export(recorder.log_path, tmp_path / "rows.jsonl")
+    log = settings_recorded(tmp_path, {"batch_size": batch_size, "seed": "x"})
+    export(log, tmp_path / "again.csv")
+    export(log, tmp_path / "rows.jsonl")
     row = json.loads((tmp_path / "rows.jsonl").read_text())
     assert (row["batch_size"], row["levers"]) == (None, f"batch_size={batch_size};seed=x")
 

@@ -1,3 +1,4 @@
+import csv
 import errno
 import json
 import os
@@ -21,8 +22,9 @@ from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import failed, starting
+from tests.recording.record import sent
 from tests.recording.test_csv_format import interval, scripted
-from tests.scripted_run import BEGAN_S, PLAN, started
+from tests.scripted_run import BEGAN_S, PLAN, Trainer, started
 
 ENDED = State(at_s=BEGAN_S + 2, phase="finished")
 """The end of a training that never started."""
@@ -52,7 +54,13 @@ def described(recorder):
 
 
 def begin(recordings, recorder, began_s, account):
-    recordings.begin("recording", str(recorder.path), recorder, began_s, account)
+    origin = replace(ORIGIN, began_s=began_s)
+    recordings.begin("recording", str(recorder.path), recorder, origin, account)
+
+
+def tell(recordings, bodies):
+    for one in sent(bodies, BEGAN_S):
+        recordings.take(one)
 
 
 def test_the_provenance_lies_beside_the_record(tmp_path):
@@ -123,15 +131,27 @@ def test_no_draft_is_left_behind(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.jsonl"]
 
 
-def test_an_interval_that_began_before_the_recording_is_left_out(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_a_recording_begun_in_mid_run_has_the_rows_from_then_on(tmp_path):
+    recorder, run = RecordingWriter(tmp_path / "run.csv", ORIGIN), Trainer()
+    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+    tell(recordings, [run.start(), *run.steps(10)])
+    begin(recordings, recorder, run.now_s, account(0.0))
+    tell(recordings, run.steps(25))
+    assert recorder.rows == 1  # the next one may still get a reading
+    recordings.close(run.now_s, account(1.0))
+    with recorder.path.open(newline="") as file:
+        assert [row["steps"] for row in csv.DictReader(file)] == ["10", "10", "5"]
+
+
+def test_a_recording_ends_with_the_row_in_which_it_was_ended(tmp_path):
+    recorder, run = RecordingWriter(tmp_path / "run.csv", ORIGIN), Trainer()
     recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, recorder, BEGAN_S, account(0.0))
-    recordings.write([interval(began_s=BEGAN_S - 0.1)])
-    assert recorder.rows == 0
-    recordings.write([interval()])
-    assert recorder.rows == 1
-    recordings.close(account(1.0))
+    tell(recordings, [run.start(), *run.steps(14)])
+    recordings.end("recording", run.now_s, account(1.0))
+    assert not described(recorder).complete
+    tell(recordings, run.steps(60))
+    assert (recorder.rows, described(recorder).complete) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.json"])
@@ -300,10 +320,12 @@ def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, first, BEGAN_S, account(0.0))
+    run = Trainer()
+    tell(recordings, [run.start(), *run.steps(78)])
     begin(recordings, second, BEGAN_S + 4, account(4.0))
-    recordings.write([interval(began_s=BEGAN_S + 4, ended_s=BEGAN_S + 4.5)])
-    recordings.take(replace(of_training(out_of_memory(BEGAN_S + 5)), sent_s=BEGAN_S + 5))
-    recordings.close(account(5.0))
+    tell(recordings, run.steps(22))
+    tell(recordings, [out_of_memory(BEGAN_S + 5)])
+    recordings.close(BEGAN_S + 5, account(5.0))
     assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
         (True, 0),
         (False, 1),
@@ -397,11 +419,13 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, first, BEGAN_S, account(10.0))
+    run = Trainer()
+    tell(recordings, [run.start(), *run.steps(78)])
     begin(recordings, second, BEGAN_S + 4, account(13.5, paused_s=1.0))
-    recordings.write([interval(), interval(began_s=BEGAN_S + 5, ended_s=BEGAN_S + 5.5)])
+    tell(recordings, run.steps(22))
     assert described(first).account == account(3.5, paused_s=1.0)
     recordings.end("recording", BEGAN_S + 7, account(17.0, paused_s=1.0))
-    recordings.close(account(99.0))
+    recordings.close(run.now_s, account(99.0))
     assert described(second).account == account(3.5)
     assert described(second).complete
 
@@ -410,13 +434,13 @@ def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
     recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
-    recordings.close(account(10.0))
+    recordings.close(BEGAN_S, account(10.0))
 
 
 def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, recorder, BEGAN_S, account(10.0))
-    recordings.close(account(10.0))
+    recordings.close(BEGAN_S, account(10.0))
     assert described(recorder).complete
     assert described(recorder).account is None
