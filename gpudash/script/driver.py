@@ -33,7 +33,8 @@ from ..training.command_loop import CommandLoop
 from ..training.commanded import rank
 from ..training.tracing import Tracing
 from .discovery import found_line
-from .training import FollowedLevers, ScriptTraining, Tracks, job
+from .tracker import Tracker
+from .training import FollowedLevers, ScriptTraining, job
 
 DUE_EVERY_S = 0.025
 """Seconds between two looks at the socket. A system call in each step would cost short steps more
@@ -54,7 +55,7 @@ class Driver:
     def __init__(
         self, rendezvous: Rendezvous, phases: tuple[Phase, ...], make_levers: MakeLevers
     ) -> None:
-        self.tracker: Tracks
+        self.tracker: Tracker
         """Set by `start`, which creates both."""
         self._rendezvous = rendezvous
         self._phases = phases
@@ -125,7 +126,7 @@ class Driver:
         with contextlib.suppress(Exception):
             if self._reports is not None and self._line is not None:
                 self.tracker.finish()
-                self._reports.send_last(self.tracker.steps, self.tracker.samples)
+                self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
             self._hang_up("the training ended")
 
     def end(self) -> None:
@@ -149,7 +150,7 @@ class Driver:
             never_destroy(*vars(self).values())
             self._training = self._endpoint = self._line = self._commands = None
             self._reports = self._aside = self._life = None
-            self.tracker.active = False
+            self.tracker.meter.active = False
             self._due_s = self._border_due_s = 0.0
 
     def _guard(self, action: Callable[[], None]) -> None:
@@ -174,7 +175,7 @@ class Driver:
     def _give_up(self, reason: str) -> None:
         self._is_off = self._restores = True
         with contextlib.suppress(Exception):
-            self.tracker.active = False
+            self.tracker.meter.active = False
             if self._line is None:  # nobody listens yet
                 self._rendezvous.mark("failed", reason)
             why = f"gpudash stopped measuring: {reason}"
@@ -202,8 +203,8 @@ class Driver:
 
     def _find(self, found: TrainingObjects) -> None:
         if self._training is None:
-            levers = self._make_levers(found, self.tracker.redirects)
-            self._training = ScriptTraining(self.tracker, found, levers)
+            levers = self._make_levers(found, self.tracker.meter.redirects)
+            self._training = ScriptTraining(self.tracker.meter, found, levers)
             self._trainings += 1
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
@@ -213,7 +214,7 @@ class Driver:
             if self._at_exit is None:
                 # like `atexit`, but also in processes of multiprocessing
                 self._at_exit = Finalize(None, self.close, exitpriority=0)
-            self._measure(self.tracker.first_began_s)
+            self._measure(self.tracker.meter.first_began_s)
             return
         before = self._training.levers.settings
         self._training.found = found
@@ -230,9 +231,9 @@ class Driver:
 
     def _measure(self, began_s: float | None = None, *, after: int = 0) -> None:
         """Measure from the next step on; `after` are the steps so far, unless they are told."""
-        training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
+        training, meter = self._training, self.tracker.meter
+        clock, losses = meter.running, meter.losses
         assert training is not None
-        assert clock is not None, "it is made before a training is found"
         assert losses is not None
         clock.finished()
         clock.counted()
@@ -248,12 +249,12 @@ class Driver:
             self.tracker.collectives,
         )
         if after:
-            self._reports.begin_after(after, self.tracker.samples)
+            self._reports.begin_after(after, self.tracker.meter.samples)
         training.watch()
 
     def _await_last(self) -> None:
-        clock, losses, reports = self.tracker.clock, self.tracker.losses, self._reports
-        assert clock is not None
+        meter, reports = self.tracker.meter, self._reports
+        clock, losses = meter.running, meter.losses
         assert losses is not None
         assert reports is not None
         until_s = time.monotonic() + LAST_STEPS_S
@@ -282,7 +283,7 @@ class Driver:
 
     def _flush(self) -> None:
         if self._reports is not None and self._line is not None:
-            self._reports.send_last(self.tracker.steps, self.tracker.samples)
+            self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
 
     def _look(self) -> None:
         self._serve()

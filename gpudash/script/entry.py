@@ -49,10 +49,10 @@ class Hooks:
         self._driver, self._tracker = driver, tracker
 
     def cell_begins(self) -> None:
-        self._tracker.cell_begins()
+        self._tracker.tell("cell: begins")
 
     def cell_ends(self) -> None:
-        self._tracker.cell_ends()
+        self._tracker.tell("cell: ends")
 
     def look(self) -> None:
         """Serve a dashboard where no step does it, on the thread that trains or has trained."""
@@ -60,15 +60,15 @@ class Hooks:
             self._driver.look()
 
     def flush(self) -> None:
-        self._tracker.flush()
+        self._tracker.tell("cell: flush")
 
     def end(self) -> None:
         """Put everything back as it was without gpudash. Call on the main thread, between steps."""
-        self._tracker.cell_ends()
+        self._tracker.tell("cell: ends")
         self._driver.end()
         self._tracker.end()
         patching.undo()
-        explicit.listener = None
+        explicit.tell = None
         stack_server.end()
 
 
@@ -78,7 +78,7 @@ def start(rendezvous: Rendezvous) -> Hooks:
     tracker.failed = driver.failed
     patching.after_fork(driver.forget)
     patch(tracker)
-    explicit.listener = tracker
+    explicit.tell = tracker.tell
     with suppress(OSError):  # for example on a full disk
         stack_server.answer(rendezvous)
     return Hooks(driver, tracker)

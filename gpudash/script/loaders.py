@@ -23,6 +23,7 @@ class Loaders:
         self._opened_for: weakref.ref[Any] | None = None
         self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._is_renewed = False  # another loader has taken its place
         self._passed_over: Feed | None = None  # it may be an evaluation's, or another training's
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
@@ -63,6 +64,7 @@ class Loaders:
                 self._passed_over = Feed(opened, iterator, bytes_of(batch))
                 return False
         is_new = feeding is not opened
+        self._is_renewed |= is_new and self.feed is not None
         if self.feed is None or is_new:
             self.feed = Feed(opened, iterator, bytes_of(batch))
         else:
@@ -78,6 +80,11 @@ class Loaders:
 
     def is_fed(self) -> bool:
         return self.feed is not None and self.feed.iterator() is not None
+
+    @property
+    def stays(self) -> bool:
+        """The loader is there between epochs, and has always been the same."""
+        return self.feed is not None and self.feed.loader() is not None and not self._is_renewed
 
     def _number(self, loader: Any) -> int:
         """Return the loader's number, which is never reused: an `id` can be."""

@@ -5,6 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from ..instrument.collectives import BytesMoved, together
+from ..levers.training_objects import Root
 
 
 class StepCounts:
@@ -12,6 +13,7 @@ class StepCounts:
 
     __slots__ = (
         "acted_s",
+        "asked",
         "backwards",
         "batches",
         "borders",
@@ -57,6 +59,8 @@ class StepCounts:
         self.acted_s = 0.0
         """Seconds in rollouts."""
         self.loss: Tensor | None = None
+        self.asked: Root | None = None
+        """The model that was called last without gradients, with a batch and before it trained."""
         self.moved: BytesMoved | None = BytesMoved()
         """By collectives that are counted at their calls; None if one is not known."""
         self.borders: list[list[Any]] | None = []
@@ -77,6 +81,15 @@ class StepCounts:
             begun.batches, begun.fetched, begun.newest = 1, self.newest, self.newest
             begun.tokens = begun.newest_tokens = self.newest_tokens
         return begun
+
+    def ended(self, steps: int) -> "StepCounts":
+        """Return the counts of these steps, with a batch each, without the step that has begun."""
+        ended = self.of_batches()
+        ended.fetched = ended.tokens = ended.called = None
+        if self.batches == steps + 1:
+            ended.fetched = total(self.fetched, -self.newest)
+            ended.tokens = total(self.tokens, -self.newest_tokens)
+        return ended
 
     def add(self, later: "StepCounts") -> None:
         self.backwards += later.backwards

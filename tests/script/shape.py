@@ -12,7 +12,7 @@ from gpudash.instrument import timestamps
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import HostLoss
 from gpudash.metrics import phases_ms
-from gpudash.script import batches, counting, ends, patches, steps, tracker
+from gpudash.script import batches, counting, declared, meter, passes, steps
 from tests.script.toy import watched
 
 torch.set_num_threads(1)
@@ -59,7 +59,7 @@ def use(clock, *modules):
     """Have the tracker and these modules read this fake clock."""
     global passing  # noqa: PLW0603  # of this process
     passing = clock
-    for module in (batches, counting, ends, patches, steps, tracker, *modules):
+    for module in (batches, counting, declared, meter, passes, steps, *modules):
         module.time = clock
 
 
@@ -123,33 +123,33 @@ def train(names, *, together=False, slowly=False):
     `together`: similar steps are timed together. `slowly`: parts of steps take their time.
     """
     toy = watched()
-    toy.tracker.may_skip = together
+    toy.tracker.meter.may_skip = together
     if together:
         use(Passing(TICK_MS))
     if slowly:
         use(clock := Passing(SHORT_TICK_MS), timestamps)
-        steps.instruments = clock.instruments
+        meter.instruments = clock.instruments
     results = {}
     for name in sorted(names, key=keeps_optimizers):
         run, expected = SHAPES[name]
         toy.clear()
         gc.collect()
         toy.tracker.reset()
-        toy.tracker.active = True
+        toy.tracker.meter.active = True
         torch.compiler.reset()
         if torch._dynamo.utils:
             torch._dynamo.utils.counters.clear()
         more = run(toy) or {}
         toy.tracker.finish()
-        if toy.tracker.clock is not None:
+        if toy.tracker.meter.clock is not None:
             toy.look()
         results[name] = (
             expected
             | more
             | {
-                "steps": toy.tracker.steps,
+                "steps": toy.tracker.meter.steps,
                 "found": toy.founds,
-                "samples": toy.tracker.samples,
+                "samples": toy.tracker.meter.samples,
                 "feeds": toy.feeds,
                 "complete": toy.complete,
                 "borders": toy.borders,

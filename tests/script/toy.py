@@ -36,22 +36,22 @@ class Toy:
         self.look()
 
     def aside(self, why):
-        self.asides.append((why, self.tracker.steps))
+        self.asides.append((why, self.tracker.meter.steps))
 
     def flush(self):
         self.look()
 
     def begins_anew(self):
-        self.anew.append(self.tracker.steps)
+        self.anew.append(self.tracker.meter.steps)
 
     def idle(self):
         pass
 
     def look(self):
-        for record, loss in self.tracker.clock.finished():
+        for record, loss in self.tracker.meter.clock.finished():
             self.records.append(record)
             self.losses.append(None if loss is None else float(loss))
-        self.untimed += self.tracker.clock.counted()
+        self.untimed += self.tracker.meter.clock.counted()
 
 
 def results(toy, cases, told):
@@ -61,7 +61,7 @@ def results(toy, cases, told):
         toy.clear()
         gc.collect()
         toy.tracker.reset()
-        toy.tracker.active, toy.tracker.may_skip = True, False
+        toy.tracker.meter.active, toy.tracker.meter.may_skip = True, False
         more = run(toy)
         toy.tracker.finish()
         toy.look()

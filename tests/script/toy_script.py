@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import torch
 
+from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.levers.training_objects import NewestCall, Root, TrainingObjects
@@ -100,7 +101,7 @@ class Script:
         self.failed: Callable[[str, BaseException], None] = lambda *_: None
         self.levers: FakeLevers | None = None
         self.driver = Driver(Rendezvous(folder), PHASES, self._levers)
-        self.driver.tracker = self
+        self.driver.tracker = self.meter = self
         self.steps = 0
         self.samples: int | None = None
         self.first_began_s: float | None = None
@@ -114,6 +115,10 @@ class Script:
     def _levers(self, found: TrainingObjects, redirects: object) -> FakeLevers:
         self.levers = FakeLevers(found, redirects)
         return self.levers
+
+    @property
+    def running(self) -> Clock:
+        return self.clock
 
     def interrupt(self) -> None:
         self.interrupts += 1
