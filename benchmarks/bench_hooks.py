@@ -93,9 +93,6 @@ class Watcher:
             self._reports.send()
         self.tracker.meter.active = self.is_on
 
-    def step(self, step: int) -> None:
-        """Nothing."""
-
     def aside(self, why: Aside | None) -> None:
         """Nothing."""
 

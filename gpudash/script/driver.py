@@ -11,10 +11,10 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TypeAlias
+from typing import Concatenate, ParamSpec, TypeAlias
 
 from ..errors import first_line
 from ..instrument import stack_server
@@ -49,6 +49,28 @@ again for the loss of the last one."""
 MakeLevers: TypeAlias = Callable[[TrainingObjects, Redirects], FollowedLevers]
 
 
+P = ParamSpec("P")
+
+
+def _guarded(
+    method: Callable[Concatenate["Driver", P], None],
+) -> Callable[Concatenate["Driver", P], None]:
+    """Do nothing once gpudash is off; a failure turns it off."""
+
+    @wraps(method)
+    def guarded(self: "Driver", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._is_off or self._is_captured:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # no exception of ours may reach the script
+            if is_from_handler(error):
+                raise
+            self._give_up(first_line(error))
+
+    return guarded
+
+
 class Driver:
     """The tracker's observer. Its methods are called on the thread that trains."""
 
@@ -80,41 +102,27 @@ class Driver:
 
     # ── events from the tracker ─────────────────────────────────────────────────────────
 
-    def found(self, found: TrainingObjects) -> None:
-        self._guard(lambda: self._find(found))
-
     def border(self, _step: int) -> None:
         self._border_s = time.monotonic()
         # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
         if is_due or (self._commands is not None and self._commands.is_busy):
             self._border_due_s = self._border_s + DUE_EVERY_S
-            self._guard(self._between_steps)
+            self._between_steps()
             self._border_s = time.monotonic()
         if self._restores and not self._is_captured:
             self._restore()
 
-    def step(self, _step: int) -> None:
-        """Do nothing: the next report reads the step from the clock."""
-
-    def aside(self, why: Aside | None) -> None:
-        self._guard(lambda: self._turn_aside(why))
-
+    @_guarded
     def idle(self) -> None:
         """Report if it is due. Called where no step comes for long."""
         if self._reports is not None and time.monotonic() >= self._due_s:
-            self._guard(self._serve)
+            self._serve()
 
-    def flush(self) -> None:
-        self._guard(self._flush)
-
-    def look(self) -> None:
-        if time.monotonic() >= self._due_s:
-            self._guard(self._look)
-
+    @_guarded
     def begins_anew(self) -> None:
         """Have a dashboard meet the new training as that of another process."""
-        self._guard(lambda: self._part("another training has begun"))
+        self._part("another training has begun")
 
     def failed(self, what: str, error: BaseException) -> None:
         if not self._is_off:
@@ -131,8 +139,7 @@ class Driver:
 
     def end(self) -> None:
         """Put the levers back and follow no training any more, while the process goes on."""
-        with contextlib.suppress(Exception):
-            self._flush()
+        self.flush()
         with contextlib.suppress(Exception):
             self._part("gpudash has been taken out of this notebook")
         self._is_off = True
@@ -152,16 +159,6 @@ class Driver:
             self._reports = self._aside = self._life = None
             self.tracker.meter.active = False
             self._due_s = self._border_due_s = 0.0
-
-    def _guard(self, action: Callable[[], None]) -> None:
-        if self._is_off or self._is_captured:
-            return
-        try:
-            action()
-        except Exception as error:  # no exception of ours may reach the script
-            if is_from_handler(error):
-                raise
-            self._give_up(first_line(error))
 
     @property
     def _is_captured(self) -> bool:
@@ -201,7 +198,8 @@ class Driver:
 
     # ── the training ────────────────────────────────────────────────────────────────────
 
-    def _find(self, found: TrainingObjects) -> None:
+    @_guarded
+    def found(self, found: TrainingObjects) -> None:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.meter.redirects)
             self._training = ScriptTraining(self.tracker.meter, found, levers)
@@ -261,6 +259,7 @@ class Driver:
         while (clock.enqueued or losses.is_reading) and time.monotonic() < until_s:
             reports.look()
 
+    @_guarded
     def _between_steps(self) -> None:
         training = self._training
         if training is None:
@@ -281,11 +280,15 @@ class Driver:
         if commands.is_over:
             self._stop_measuring()
 
-    def _flush(self) -> None:
+    @_guarded
+    def flush(self) -> None:
         if self._reports is not None and self._line is not None:
             self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
 
-    def _look(self) -> None:
+    @_guarded
+    def look(self) -> None:
+        if time.monotonic() < self._due_s:
+            return
         self._serve()
         commands = self._commands
         if commands is not None and self._line is not None and self._line.gone:
@@ -300,7 +303,8 @@ class Driver:
         if self._training is not None:
             self._training.unwatch()
 
-    def _turn_aside(self, why: Aside | None) -> None:
+    @_guarded
+    def aside(self, why: Aside | None) -> None:
         training = self._training
         if training is None:
             return
@@ -309,7 +313,7 @@ class Driver:
             began_s = time.monotonic()
             if self._commands is not None:
                 self._commands.halt()
-            self._flush()
+            self.flush()
         if self._aside is not None:
             if self._aside[1] == "idle" and self._commands is not None:
                 self._commands.go_on()

@@ -4,6 +4,8 @@ import weakref
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from ..levers.training_objects import Feed
 from .interruptions import Interruptions
 from .samples import bytes_of
@@ -17,7 +19,7 @@ class Loaders:
         self.foreign = ""
         """The library of a loader that is not PyTorch's, but uses its iterators; empty: none."""
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
-        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # id of a loader: its number
+        self._numbers: Any = WeakIdKeyDictionary()  # of the loaders
         self._loaders_seen = 0
         self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
         self._opened_for: weakref.ref[Any] | None = None
@@ -88,9 +90,8 @@ class Loaders:
 
     def _number(self, loader: Any) -> int:
         """Return the loader's number, which is never reused: an `id` can be."""
-        number, known = self._numbers.get(id(loader), (0, None))
-        if known is None or known() is not loader:
+        if loader not in self._numbers:
             self._loaders_seen += 1
-            number = self._loaders_seen
-            self._numbers[id(loader)] = number, weakref.ref(loader)
+            self._numbers[loader] = self._loaders_seen
+        number: int = self._numbers[loader]
         return number

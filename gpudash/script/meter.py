@@ -6,7 +6,6 @@ timed together: measuring one, with its report, takes 0.4 ms of host time.
 
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import replace
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -29,7 +28,7 @@ from .boundaries import (
 from .counting import Counting
 from .discovery import Discovery
 from .follower import Follower
-from .grammar import PHASES, Observer, Phases, Symbol
+from .grammar import PHASES, Phases, Symbol
 from .learned_samples import samples_of
 from .loaders import Loaders
 from .step_counts import StepCounts, total
@@ -49,8 +48,7 @@ UNSAID = None, None
 class Meter:
     """Measures the step in progress: its mode, its counts, its time, and the marks within it."""
 
-    def __init__(self, observer: Observer) -> None:
-        self._observer = observer
+    def __init__(self) -> None:
         self.active = True
         """Whether steps are measured; False: they are only counted. Set in `border`."""
         self.redirects: Redirects = WeakKeyDictionary()
@@ -89,8 +87,6 @@ class Meter:
         self.look_due_s = 0.0
         self.is_plain = False
         """One optimizer alone makes a step, of training calls alone."""
-        self.only_optimizer = 0
-        """That optimizer's id."""
         self.mark: Mark = nothing
         self.phases = Phases()
         self.tally = StepCounts()
@@ -123,10 +119,6 @@ class Meter:
         """Start the next step's time at its begin, not at the end of the step before."""
         if self.clock is not None:
             self.clock.interrupt()
-
-    def give_up(self) -> None:
-        self.counting.thread, self.mark = None, nothing
-        self.mode = replace(self.mode, is_on=False, wants_calls=False)
 
     def restart(self) -> None:
         """Start the time of the step in progress anew."""
@@ -193,7 +185,6 @@ class Meter:
             )
         else:
             clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
-        self._observer.step(self.steps)
 
     def leave_untimed(self, tally: StepCounts, said: Amounts = UNSAID) -> None:
         """Have steps counted by `tell_untimed`."""
@@ -249,7 +240,6 @@ class Meter:
         else:
             self.running.begin()
             self.mode = TOGETHER if self._feeds.is_fed() else TOGETHER_BY_CALLS
-        self.only_optimizer = next(iter(self._findings.optimizers))
         iterator = self._plain_iterator()
         if self._findings.has_plain_calls() and (
             iterator is not _no_iterator or not self.mode.is_on
@@ -260,7 +250,7 @@ class Meter:
         self.counting.begin(
             self.tally,
             thread=self._follower.thread,
-            optimizer=self.only_optimizer,
+            optimizer=next(iter(self._findings.optimizers)),
             iterator=iterator,
             keeps_loss=self.mode.is_timed,
             border_at=self.border_at,

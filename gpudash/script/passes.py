@@ -20,8 +20,7 @@ def _begins(steps: Steps, tensors: Any) -> bool:
         return follower.failed_thread is not None
     if meter.mode.is_skipping:
         meter.counting.next_begun = tally.is_open = True
-        is_scalar = isinstance(tensors, Tensor) and tensors.numel() == 1
-        tally.loss = tensors.detach() if is_scalar else None
+        tally.loss = readable(tensors)
         return False
     follower.backwards += 1
     if follower.backwards > 1:

@@ -87,9 +87,7 @@ def _patch_scaler(tell: Tell) -> None:
         noted: bool | None = False
         with unseen:
             try:
-                if self.is_enabled():
-                    tell("GradScaler: steps")
-                    noted = tell("optimizer: begins", optimizer, False)
+                noted = self.is_enabled() and tell("GradScaler: begins", optimizer)
                 return step(self, optimizer, *args, **kwargs)
             finally:
                 if noted:
@@ -136,8 +134,14 @@ def _patch_loaders(meter: Meter, tell: Tell) -> None:
     for kind in (_SingleProcessDataLoaderIter, _MultiProcessingDataLoaderIter):
         patching.replace(kind, "__init__", _opening(tell, kind.__init__))
     advance, redirects = _BaseDataLoaderIter.__next__, meter.redirects
-    counted = count_batches(meter.counting, tell, advance, _followed(redirects, tell, advance))
-    patching.at_undo(lambda: _keep_redirects(redirects, advance))
+    followed = _followed(redirects, tell, advance)
+    counted = count_batches(meter.counting, tell, advance, followed)
+
+    def keep() -> None:
+        if redirects:  # the script goes on with batches that other iterators make
+            _BaseDataLoaderIter.__next__ = followed  # type: ignore[method-assign, assignment]
+
+    patching.at_undo(keep)
     patching.replace(_BaseDataLoaderIter, "__next__", counted)
 
 
@@ -154,6 +158,7 @@ def _opening(tell: Tell, function: Callable[..., None]) -> Callable[..., None]:
 def _followed(
     redirects: Redirects, tell: Tell, advance: Callable[[Any], Any]
 ) -> Callable[[Any], Any]:
+    @wraps(advance)
     def followed(self: Any) -> Any:
         noted: bool | None = False
         try:
@@ -168,17 +173,6 @@ def _followed(
         return batch
 
     return uncompiled(followed, deeply=False)
-
-
-def _keep_redirects(redirects: Redirects, advance: Callable[[Any], Any]) -> None:
-    if not redirects:
-        return
-
-    @wraps(advance)
-    def redirected(self: Any) -> Any:
-        return redirects[self]() if self in redirects else advance(self)
-
-    _BaseDataLoaderIter.__next__ = redirected  # type: ignore[method-assign]
 
 
 def _patch_save(tell: Tell) -> None:

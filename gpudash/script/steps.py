@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from threading import get_ident
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from .hooked_methods import Tell
 from .interruptions import Interruptions
 from .learned_samples import LearnedSamples
 from .loaders import Loaders
-from .meter import UNSAID, Amounts, Meter
+from .meter import UNSAID, Amounts, Meter, nothing
 from .step_counts import StepCounts
 
 LOOK_EVERY_IN_JOB_S = 0.05
@@ -34,7 +35,7 @@ class Steps:
 
     def __init__(self, observer: Observer, tell: Tell) -> None:
         self.observer = observer
-        self.meter = Meter(observer)
+        self.meter = Meter()
         self.tell = tell
         self.reset()
 
@@ -80,8 +81,8 @@ class Steps:
         """Follow nothing any more, but tell once where a step last ended: levers are put back."""
         follower, meter = self.follower, self.meter
         follower.failed_thread, follower.thread = follower.thread, NOBODY
-        meter.give_up()
-        follower.optimizers = 0
+        meter.counting.thread, meter.mark, follower.optimizers = None, nothing, 0
+        meter.mode = replace(meter.mode, is_on=False, wants_calls=False)
         with suppress(Exception):
             self.sync.pass_ends()
 

@@ -14,7 +14,7 @@ def _begins(steps: Steps, optimizer: Any, has_closure: bool) -> bool:  # noqa: F
     if not steps.follower.is_here and not _accepts(steps):
         return False
     if meter.mode.is_skipping:
-        if key == meter.only_optimizer and not has_closure:
+        if key == meter.counting.optimizer and not has_closure:
             return True
         steps.stop_skipping()
     if _is_nested(steps, key, has_closure=has_closure):
@@ -61,10 +61,11 @@ def update_ends(steps: Steps) -> None:
     steps.obey(steps.boundaries.update_ends())
 
 
-def _scaler_steps(steps: Steps) -> None:
+def _scaler_begins(steps: Steps, optimizer: Any) -> bool:
     steps.stop_skipping()
     if steps.follower.may_be_here:
         steps.findings.note("scaler")
+    return _begins(steps, optimizer, has_closure=False)
 
 
 def _accepts(steps: Steps) -> bool:
@@ -177,7 +178,7 @@ HANDLERS: Handlers = {
     "optimizer: begins": _begins,
     "optimizer: own begins": _own_begins,
     "optimizer: ends": _ends,
-    "GradScaler: steps": _scaler_steps,
+    "GradScaler: begins": _scaler_begins,
     "CUDA graph: capture begins": _capture_begins,
     "CUDA graph: capture ends": _capture_ends,
     "CUDA graph: replay begins": _replay_begins,

@@ -3,11 +3,15 @@
 Parts that take their time do so by a fake clock, so that their phases are longer than all else.
 """
 
+import contextlib
+import copy
+
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 
+from gpudash.script import discovery
 from tests.script.shape import Net, data, made, shape, takes
 
 
@@ -126,6 +130,32 @@ def rollouts_into_a_loader(toy):
         acts(agent)
         for x, y in data():
             learn(agent, optimizer, x, y)
+
+
+@shape(18)
+def answers_prompts(toy):
+    """As in GRPO: the model that trains generates from each batch, a frozen one judges."""
+    model, optimizer = made()
+    judge = Net().eval()
+    for _ in range(3):
+        for x, y in data():
+            with torch.no_grad():
+                for _ in range(4):
+                    model(x)
+                    takes()
+                judge(x)
+            learn(model, optimizer, x, y)
+
+
+@shape(18)
+def draws_previews(toy):
+    """As in diffusers: between epochs the model makes pictures, in training mode, a few at once."""
+    model, optimizer = made()
+    batches = data()
+    for _ in range(3):
+        for x, y in batches:
+            learn(model, optimizer, x, y)
+        acts(model)
 
 
 @shape(20)
@@ -256,6 +286,39 @@ def many_models(toy):
         model, optimizer = made(width)
         for _ in range(5):
             learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+@contextlib.contextmanager
+def no_time_to_search():
+    """Let one search for models be all that there is time for."""
+    before = discovery.SURVEYS_S, discovery.SURVEYS_SHARE
+    discovery.SURVEYS_S = discovery.SURVEYS_SHARE = 0.0
+    yield
+    discovery.SURVEYS_S, discovery.SURVEYS_SHARE = before
+
+
+def learn_anew(models):
+    for model in models:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(5):
+            learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
+@shape(30)
+def many_short_trainings(toy):
+    """As in k-fold or a search: each model is made for its training, or a copy of a first one."""
+    with no_time_to_search():
+        first = Net()
+        learn_anew(Net() if number % 2 else copy.deepcopy(first) for number in range(6))
+
+
+@shape(10)
+def made_unseen(toy):
+    with no_time_to_search():
+        learn_anew([Net()])
+        unseen = nn.Linear.__new__(nn.Linear)
+        unseen.__dict__ |= vars(nn.Linear(8, 2))
+        learn_anew([unseen])
 
 
 class Sequences(nn.Module):

@@ -153,7 +153,6 @@ def train(names, *, together=False, slowly=False):
                 "feeds": toy.feeds,
                 "complete": toy.complete,
                 "borders": toy.borders,
-                "closed": toy.closed,
                 "asides": toy.asides,
                 "failures": toy.failures,
                 "reported_losses": toy.losses,

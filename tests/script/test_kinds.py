@@ -53,6 +53,7 @@ def test_the_number_of_steps_is_exact(every, name, how):
         ("slow_augmentation", "your_code"),
         ("batch_of_another_device", "copy"),
         ("target_in_each_step", "frozen"),
+        ("answers_prompts", "rollout"),
         ("target_computed_by_hand", "your_code"),
         *LATE.items(),
     ],
@@ -83,6 +84,10 @@ def test_only_the_last_of_several_environments_steps_counts_as_the_loss(results)
             "an optimizer of fastai, roots 2 × Net, 2 backward passes a step, a loader of fastai",
         ),
         ("library_between_two_trainings", "AdamW, root Net, 1 backward pass a step, no DataLoader"),
+        ("answers_prompts", "root Net, frozen Net, 1 backward"),
+        ("answers_prompts", "calls without gradients before a step taken for a rollout"),
+        ("many_short_trainings", "SGD, root Net, "),
+        ("made_unseen", "root unknown (gpudash stopped looking for models: it took too long), "),
         ("rollouts", "calls without gradients before a step taken for a rollout"),
         ("forward_of_no_part", "root Net (no call seen: its forward pass is in your code)"),
     ],
@@ -97,6 +102,10 @@ def test_the_line_names_frozen_models_and_what_was_guessed(results, name, line):
 def test_findings_are_incomplete_until_frozen_models_are_among_them(results, name):
     is_there = ["frozen" in line for line in results[name]["found"]]
     assert results[name]["complete"] == is_there == [False, *is_there[1:]]
+
+
+def test_each_model_of_many_short_trainings_is_found(results):
+    assert all("root Net, " in line for line in results["many_short_trainings"]["found"])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +126,13 @@ def test_a_rollout_is_a_part_of_the_step_after_it_and_no_evaluation(results, nam
             assert 4 * LONG_MS <= acted_ms <= step["step_ms"]
         else:
             assert acted_ms == 0
+
+
+def test_previews_between_epochs_are_asides_and_no_part_of_a_step(results):
+    one = results["draws_previews"]
+    asides = [[why, after] for after in (6, 12, 18) for why in ("evaluation", None)]
+    assert one["asides"] == asides[:-1]
+    assert max(step["step_ms"] for step in one["records"]) < LONG_MS
 
 
 def test_acting_before_each_step_is_a_rollout_from_the_first_on(results):

@@ -15,7 +15,7 @@ class Toy:
         self.clear()
 
     def clear(self):
-        self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
+        self.founds, self.borders, self.asides, self.records = [], [], [], []
         self.untimed, self.failures, self.newest = [], [], None
         self.anew = []
         self.losses, self.feeds, self.complete = [], [], []
@@ -29,11 +29,8 @@ class Toy:
 
     def border(self, step):
         self.borders.append(step)
-        self.at_border(step)
-
-    def step(self, step):
-        self.closed.append(step)
         self.look()
+        self.at_border(step)
 
     def aside(self, why):
         self.asides.append((why, self.tracker.meter.steps))

@@ -160,7 +160,6 @@ class Script:
         self.steps += 1
         if active:
             self.clock.end(self.steps, samples=len(batch), loss=loss.detach())
-            self.driver.step(self.steps)
         self.driver.border(self.steps)
 
     def until(self, condition: Callable[[], object], pace_s: float = 0.002) -> None:
