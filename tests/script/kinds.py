@@ -3,8 +3,8 @@
 Parts that take their time do so by a fake clock, so that their phases are longer than all else.
 """
 
-import contextlib
 import copy
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -279,46 +279,31 @@ def critic_steps_thrice_on_a_batch(toy):
     learn_against(3, 1)
 
 
+one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
+
+
+def learn_anew(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
 @shape(60)
+@one_search
 def many_models(toy):
-    """As in a search over settings; models and optimizers are released in between."""
-    for width in range(8, 20):
-        model, optimizer = made(width)
-        for _ in range(5):
-            learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
-
-
-@contextlib.contextmanager
-def no_time_to_search():
-    """Let one search for models be all that there is time for."""
-    before = discovery.SURVEYS_S, discovery.SURVEYS_SHARE
-    discovery.SURVEYS_S = discovery.SURVEYS_SHARE = 0.0
-    yield
-    discovery.SURVEYS_S, discovery.SURVEYS_SHARE = before
-
-
-def learn_anew(models):
-    for model in models:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for _ in range(5):
-            learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
-
-
-@shape(30)
-def many_short_trainings(toy):
-    """As in k-fold or a search: each model is made for its training, or a copy of a first one."""
-    with no_time_to_search():
-        first = Net()
-        learn_anew(Net() if number % 2 else copy.deepcopy(first) for number in range(6))
+    """As in a search or in k-fold: each model is new, or copied, and released in between."""
+    first = Net()
+    for number in range(12):
+        learn_anew(copy.deepcopy(first) if number % 2 else Net())
 
 
 @shape(10)
+@one_search
 def made_unseen(toy):
-    with no_time_to_search():
-        learn_anew([Net()])
-        unseen = nn.Linear.__new__(nn.Linear)
-        unseen.__dict__ |= vars(nn.Linear(8, 2))
-        learn_anew([unseen])
+    learn_anew(Net())
+    unseen = nn.Linear.__new__(nn.Linear)
+    unseen.__dict__ |= vars(nn.Linear(8, 2))
+    learn_anew(unseen)
 
 
 class Sequences(nn.Module):

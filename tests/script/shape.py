@@ -153,6 +153,7 @@ def train(names, *, together=False, slowly=False):
                 "feeds": toy.feeds,
                 "complete": toy.complete,
                 "borders": toy.borders,
+                "closed": [one.step for one in toy.records],
                 "asides": toy.asides,
                 "failures": toy.failures,
                 "reported_losses": toy.losses,

@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 import msgspec
 import torch
 
-from gpudash.instrument.clock import Clock
 from gpudash.instrument.collectives import Collectives
 from gpudash.instrument.reporter import instruments
 from gpudash.levers.training_objects import NewestCall, Root, TrainingObjects
@@ -93,6 +92,7 @@ class Script:
 
     def __init__(self, folder: Path, world_size: int = 1) -> None:
         self.clock, self.losses = instruments(torch.device("cpu"), PHASES)
+        self.running = self.clock
         self.closely_until = 0.0
         self.border_at = 0
         self.redirects: WeakKeyDictionary = WeakKeyDictionary()
@@ -115,10 +115,6 @@ class Script:
     def _levers(self, found: TrainingObjects, redirects: object) -> FakeLevers:
         self.levers = FakeLevers(found, redirects)
         return self.levers
-
-    @property
-    def running(self) -> Clock:
-        return self.clock
 
     def interrupt(self) -> None:
         self.interrupts += 1
