@@ -23,7 +23,6 @@ class Loaders:
         self._loaders_seen = 0
         self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
         self._opened_for: weakref.ref[Any] | None = None
-        self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._is_renewed = False  # another loader has taken its place
         self._passed_over: Feed | None = None  # it may be an evaluation's, or another training's
@@ -33,7 +32,6 @@ class Loaders:
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
         self._opened_for = weakref.ref(iterator, self._release)
-        self._newest_ids = 0, 0  # an id may belong to a new object now
 
     def _release(self, iterator: weakref.ref[Any]) -> None:
         """Release the loader: its iterator is gone. Another thread may have used it up."""
@@ -45,12 +43,8 @@ class Loaders:
 
     def loader_id(self, iterator: Any) -> int:
         """Return the number of the iterator's loader, or the iterator's id if that is not known."""
-        its_id, loader_id = self._newest_ids
-        if its_id != id(iterator):
-            known = self._loaders.get(iterator)
-            loader_id = id(iterator) if known is None else known[0]
-            self._newest_ids = id(iterator), loader_id
-        return loader_id
+        known = self._loaders.get(iterator)
+        return id(iterator) if known is None else known[0]
 
     def note(self, iterator: Any, asides: Interruptions, batch: Any) -> bool:
         """Return whether the feed has another loader now. Call it at an iterator's first batch."""

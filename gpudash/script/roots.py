@@ -150,12 +150,6 @@ class _RootCall:
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def remove_hook(self, module: nn.Module) -> None:
-        if self.compiled is None:
-            module.__dict__.pop(CALL_ATTRIBUTE, None)
-        else:
-            module.__dict__[CALL_ATTRIBUTE] = self.compiled
-
 
 def install_hook(root: Root, tell: Tell) -> None:
     """Install the hook on the root's calls, also after the script's own `compile()`."""
@@ -174,8 +168,12 @@ def install_hook(root: Root, tell: Tell) -> None:
 def remove_hook(root: Root) -> None:
     module = root.module
     here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
-    if module is not None and type(here) is _RootCall:
-        here.remove_hook(module)
+    if module is None or type(here) is not _RootCall:
+        return
+    if here.compiled is None:
+        del module.__dict__[CALL_ATTRIBUTE]
+    else:
+        module.__dict__[CALL_ATTRIBUTE] = here.compiled
 
 
 class Parts:
