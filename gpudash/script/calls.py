@@ -108,7 +108,7 @@ def _turns_to_evaluation(steps: Steps, _module: nn.Module) -> None:
 def _train(
     steps: Steps, root: Root, args: tuple[Any, ...], kwargs: dict[str, Any], samples: int | None
 ) -> None:
-    asides, findings, step = steps.asides, steps.findings, steps.meter.steps
+    asides, findings, step = steps.asides, steps.findings, steps.meter.counting.steps
     root.trained_on = samples
     if asides.why is not None:
         if asides.ended_by_call:

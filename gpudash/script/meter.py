@@ -153,7 +153,7 @@ class Meter:
 
     def open(self, *, is_on: bool, skips: bool = False) -> None:
         self.put_hooks_in()
-        self.mode, self.counted_from = IN_FULL if is_on else UNWATCHED, self.steps
+        self.mode, self.counted_from = IN_FULL if is_on else UNWATCHED, self.counting.steps
         self.counting.thread, self.counting.next_begun = None, False
         self.mark, self.is_plain = nothing, True
         if skips:
@@ -174,17 +174,17 @@ class Meter:
         if not self.mode.is_timed:
             self.leave_untimed(tally, said)
             return
-        clock, count = self.running, self.steps - self._told
+        clock, step = self.running, self.counting.steps
+        count, self._told = step - self._told, step
         samples, tokens = self._amounts(tally, said)
-        self._told = self.steps
         loss = readable(tally.loss) if self._skipped else tally.loss
         values, data_s, borders = self._values(tally, count), tally.data_s, tally.borders
         if at_split:
             self.mark = clock.end_at_split(
-                self.steps, samples, loss, data_s, tokens, count, borders, values
+                step, samples, loss, data_s, tokens, count, borders, values
             )
         else:
-            clock.end(self.steps, samples, loss, data_s, tokens, count, borders, values)
+            clock.end(step, samples, loss, data_s, tokens, count, borders, values)
 
     def leave_untimed(self, tally: StepCounts, said: Amounts = UNSAID) -> None:
         """Have steps counted by `tell_untimed`."""
