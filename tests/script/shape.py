@@ -1,6 +1,5 @@
 """What trainings of many shapes have in common, and how the tests run them in one process."""
 
-import gc
 import time
 
 import torch
@@ -13,7 +12,7 @@ from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import HostLoss
 from gpudash.metrics import phases_ms
 from gpudash.script import batches, counting, declared, meter, passes, steps
-from tests.script.toy import watched
+from tests.script.toy import results, watched
 
 torch.set_num_threads(1)
 SHAPES = {}
@@ -123,52 +122,38 @@ def train(names, *, together=False, slowly=False):
     `together`: similar steps are timed together. `slowly`: parts of steps take their time.
     """
     toy = watched()
-    toy.tracker.meter.may_skip = together
     if together:
         use(Passing(TICK_MS))
     if slowly:
         use(clock := Passing(SHORT_TICK_MS), timestamps)
         meter.instruments = clock.instruments
-    results = {}
-    for name in sorted(names, key=keeps_optimizers):
-        run, expected = SHAPES[name]
-        toy.clear()
-        gc.collect()
-        toy.tracker.reset()
-        toy.tracker.meter.active = True
-        torch.compiler.reset()
-        if torch._dynamo.utils:
-            torch._dynamo.utils.counters.clear()
-        more = run(toy) or {}
-        toy.tracker.finish()
-        if toy.tracker.meter.clock is not None:
-            toy.look()
-        results[name] = (
-            expected
-            | more
-            | {
-                "steps": toy.tracker.meter.steps,
-                "found": toy.founds,
-                "samples": toy.tracker.meter.samples,
-                "feeds": toy.feeds,
-                "complete": toy.complete,
-                "borders": toy.borders,
-                "closed": [one.step for one in toy.records],
-                "asides": toy.asides,
-                "failures": toy.failures,
-                "reported_losses": toy.losses,
-                "untimed": [one._asdict() for one in toy.untimed],
-                "records": [
-                    {
-                        **{
-                            name: getattr(one, name)
-                            for name in ("step", "count", "step_ms", "samples", "tokens")
-                        },
-                        **one.values,
-                        "phases_ms": phases_ms(one.values),
-                    }
-                    for one in toy.records
-                ],
+    cases = {name: SHAPES[name][0] for name in sorted(names, key=keeps_optimizers)}
+    found = results(toy, cases, told, together=together)
+    return {name: SHAPES[name][1] | one for name, one in found.items()}
+
+
+def told(toy):
+    return {
+        "steps": toy.tracker.meter.steps,
+        "found": toy.founds,
+        "samples": toy.tracker.meter.samples,
+        "feeds": toy.feeds,
+        "complete": toy.complete,
+        "borders": toy.borders,
+        "closed": [one.step for one in toy.records],
+        "asides": toy.asides,
+        "failures": toy.failures,
+        "reported_losses": toy.losses,
+        "untimed": [one._asdict() for one in toy.untimed],
+        "records": [
+            {
+                **{
+                    name: getattr(one, name)
+                    for name in ("step", "count", "step_ms", "samples", "tokens")
+                },
+                **one.values,
+                "phases_ms": phases_ms(one.values),
             }
-        )
-    return results
+            for one in toy.records
+        ],
+    }

@@ -12,8 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpudash.script.counting import Counting, count_backward, count_batches, count_steps
 from gpudash.script.step_counts import StepCounts
 
-STEP = "optimizer: ends", False
-
 
 class Loader:
     """Stands for a DataLoader's iterator."""
@@ -77,7 +75,7 @@ def test_a_step_is_counted_and_the_next_one_has_not_begun():
 def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     tracker = Tracker(**why)
     tracker.step_ends(None, (), {})
-    assert (tracker.counting.steps, tracker.left) == (10, [STEP])
+    assert (tracker.counting.steps, tracker.left) == (10, [("optimizer: ends", False)])
 
 
 def test_another_thread_is_left_to_the_tracker():
@@ -86,7 +84,7 @@ def test_another_thread_is_left_to_the_tracker():
     tracker.elsewhere(lambda: tracker.step_ends(None, (), {}))
     tracker.elsewhere(lambda: tracker.get([torch.ones(2)]))
     assert (tracker.counting.steps, tracker.counting.next_begun) == (10, False)
-    assert tracker.left == [STEP, "followed"]
+    assert tracker.left == [("optimizer: ends", False), "followed"]
 
 
 def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tracker():

@@ -11,8 +11,7 @@ class Tracker:
     """A tracker that reports nothing."""
 
     def __init__(self, observer: Driver) -> None:
-        self.observer, self.failed = observer, None
-        self.meter = self
+        self.observer, self.failed, self.meter = observer, None, self
         self.clock = self.losses = None
         self.active, self.tell = True, print
 

@@ -16,8 +16,7 @@ class Toy:
 
     def clear(self):
         self.founds, self.borders, self.asides, self.records = [], [], [], []
-        self.untimed, self.failures, self.newest = [], [], None
-        self.anew = []
+        self.untimed, self.failures, self.anew, self.newest = [], [], [], None
         self.losses, self.feeds, self.complete = [], [], []
         self.at_border = lambda step: None
 
@@ -51,17 +50,24 @@ class Toy:
         self.untimed += self.tracker.meter.clock.counted()
 
 
-def results(toy, cases, told):
-    """Run each case as a training of its own; return by its name what `told` and it return."""
+def results(toy, cases, told, *, together=False):
+    """Run each case as a training of its own; return by its name what `told` and it return.
+
+    `together`: similar steps are timed together.
+    """
     found = {}
     for name, run in cases.items():
         toy.clear()
         gc.collect()
         toy.tracker.reset()
-        toy.tracker.meter.active, toy.tracker.meter.may_skip = True, False
-        more = run(toy)
+        toy.tracker.meter.active, toy.tracker.meter.may_skip = True, together
+        torch.compiler.reset()
+        if torch._dynamo.utils:
+            torch._dynamo.utils.counters.clear()
+        more = run(toy) or {}
         toy.tracker.finish()
-        toy.look()
+        if toy.tracker.meter.clock is not None:
+            toy.look()
         found[name] = told(toy) | more
     return found
 
