@@ -102,11 +102,11 @@ def measure(script: Script, watcher: Watcher, steps: int) -> bool:
     """Trace these steps; print what differs. Return whether both agree."""
     tracker = watcher.tracker
     script.train(WARMUP_STEPS)
-    clock = tracker.clock
+    clock = tracker.meter.clock
     if clock is None:
         raise SystemExit("gpudash has found no training")
     clock._phases_every_s = clock._collectives_every_s = 0.0  # noqa: SLF001  # each step, here alone
-    tracker.closely_until = math.inf
+    tracker.meter.closely_until = math.inf
     script.train(3)
     measured = []
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as traced:

@@ -74,7 +74,7 @@ class Watcher:
 
     def found(self, _found: TrainingObjects) -> None:
         """Make the reports, once."""
-        clock, losses = self.tracker.clock, self.tracker.losses
+        clock, losses = self.tracker.meter.clock, self.tracker.meter.losses
         if self._reports is None and clock is not None and losses is not None:
             self._reports = Reports(
                 clock,
@@ -91,10 +91,7 @@ class Watcher:
         if self._reports is not None and now_s >= self._due_s:
             self._due_s = now_s + LOOK_EVERY_S
             self._reports.send()
-        self.tracker.active = self.is_on
-
-    def step(self, step: int) -> None:
-        """Nothing."""
+        self.tracker.meter.active = self.is_on
 
     def aside(self, why: Aside | None) -> None:
         """Nothing."""
@@ -290,7 +287,9 @@ def compare(script: Script, watcher: Watcher, hooks: Hooks, options: argparse.Na
 def turn(script: Script, watcher: Watcher, *, is_on: bool) -> None:
     """Train until the tracker is on, or off, on all ranks."""
     watcher.is_on = is_on
-    while not everywhere(holds=watcher.tracker.active is is_on):  # short steps have few borders
+    while not everywhere(
+        holds=watcher.tracker.meter.active is is_on
+    ):  # short steps have few borders
         script.train(1)
 
 

@@ -9,41 +9,11 @@ worker is such a child.
 import ctypes
 import os
 import signal
-from collections.abc import Callable
-from functools import wraps
 from pathlib import Path
 from types import CodeType
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeAlias, TypeVar
+from typing import Any
 
 from .patching import uncompiled
-
-
-class _Fails(Protocol):
-    """The class whose methods are event handlers."""
-
-    def fail(self, what: str, error: BaseException) -> None: ...
-
-
-FailsT = TypeVar("FailsT", bound=_Fails)
-P = ParamSpec("P")
-Event: TypeAlias = Callable[Concatenate[FailsT, P], bool]
-
-
-def event(what: str) -> Callable[[Event[FailsT, P]], Event[FailsT, P]]:
-    def decorate(method: Event[FailsT, P]) -> Event[FailsT, P]:
-        @wraps(method)
-        def guarded(self: FailsT, *args: Any) -> bool:  # without names, which would take time
-            try:
-                return method(self, *args)  # type: ignore[call-arg]  # see above
-            except Exception as error:  # no exception of ours may reach the script
-                if is_from_handler(error):
-                    raise
-                self.fail(what, error)
-                return False
-
-        return uncompiled(guarded)  # type: ignore[arg-type]  # see above
-
-    return decorate
 
 
 def is_from_handler(error: BaseException) -> bool:

@@ -54,6 +54,8 @@ class Root:
         """It was called: to train, unless it is frozen."""
         self.trained_on: int | None = None
         """The first dimension of its newest training call; None while not known."""
+        self.generates = False
+        """It was called more than once without gradients with a batch, before it was trained on."""
         self.looked_at = 0
         """The step from which on its next training call is looked at again."""
         self.around: Callable[[Call], Call] | None = None
@@ -129,6 +131,8 @@ class TrainingObjects(NamedTuple):
     """Calls of the models were seen, or may still be."""
     acts: bool = False
     """Some calls of the models without gradients were taken for rollouts."""
+    searched: bool = True
+    """Models that were not seen when they were made were searched for."""
     complete: bool = True
     """Steps were looked through for the calls of all these models, so what no step has called will
     hardly be called."""

@@ -142,7 +142,7 @@ def _listen_to(module: str) -> None:
     """Have steps count that a cell declares with what it has imported earlier."""
     earlier = sys.modules.get(module)
     if earlier is not None:
-        earlier.listener = sys.modules[f"_{module}"].listener  # type: ignore[attr-defined]
+        earlier.tell = sys.modules[f"_{module}"].tell  # type: ignore[attr-defined]
 
 
 def _name_of(shell: Any) -> str:

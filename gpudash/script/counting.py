@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable
 from functools import wraps
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from torch import Tensor
 from torch.optim import Optimizer
 
 from ..instrument.guard import is_from_handler, without_ours
 from ..instrument.patching import uncompiled
+from .hooked_methods import Tell
 from .samples import SEQUENCES
 from .step_counts import StepCounts
-
-if TYPE_CHECKING:  # it imports this module
-    from .tracker import Tracker
 
 OptimizerHook: TypeAlias = Callable[[Optimizer, Any, Any], None]
 """Gets the optimizer, and the arguments of its step."""
@@ -71,10 +69,12 @@ class Counting:
 
 
 def count_batches(
-    tracker: "Tracker", advance: Callable[[Any], Any], followed: Callable[[Any], Any]
+    counting: Counting,
+    tell: Tell,
+    advance: Callable[[Any], Any],
+    followed: Callable[[Any], Any],
 ) -> Callable[[Any], Any]:
     """Count batches in `advance`; `followed` is the same with the tracker following the wait."""
-    counting = tracker.counting
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
@@ -88,7 +88,7 @@ def count_batches(
         except BaseException as error:
             without_ours(error)
             if asked_s is not None:
-                tracker.batch_failed(self, asked_s)
+                tell("DataLoader: failed", self, asked_s)
             raise
         counting.fetching = False
         if thread != counting.thread or tally is not counting.tally:
@@ -100,8 +100,8 @@ def count_batches(
             tally.fetched = None if tally.fetched is None else tally.fetched + size
             counting.next_begun = True
             return batch
-        if tracker.batch_asked(self):
-            tracker.batch_arrived(self, batch, asked_s)
+        if tell("DataLoader: asked", self):
+            tell("DataLoader: arrived", self, batch, asked_s)
         return batch
 
     return uncompiled(hooked, deeply=False)
@@ -124,9 +124,7 @@ def count_backward(counting: Counting, tensors: Any) -> bool:
     return True
 
 
-def count_steps(tracker: "Tracker") -> tuple[OptimizerHook, OptimizerHook]:
-    counting = tracker.counting
-
+def count_steps(counting: Counting, tell: Tell) -> tuple[OptimizerHook, OptimizerHook]:
     def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
         try:
             is_plain = id(optimizer) == counting.optimizer and len(args) == 1 and not kwargs
@@ -134,7 +132,7 @@ def count_steps(tracker: "Tracker") -> tuple[OptimizerHook, OptimizerHook]:
                 return  # its end will do
             # a subclass may take something else as second argument
             has_closure = callable(kwargs.get("closure") if len(args) < 2 else args[1])
-            tracker.optimizer_begins(optimizer, has_closure)
+            tell("optimizer: begins", optimizer, has_closure)
         except BaseException as error:  # `with unseen` would take time in each step
             without_ours(error)
             raise
@@ -146,7 +144,7 @@ def count_steps(tracker: "Tracker") -> tuple[OptimizerHook, OptimizerHook]:
                 if step != counting.border_at and time.monotonic() < counting.due_s:
                     counting.steps, counting.next_begun = step, False
                     return
-            tracker.optimizer_ends(optimizer)
+            tell("optimizer: ends", optimizer)
         except BaseException as error:
             without_ours(error)
             raise

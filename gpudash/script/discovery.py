@@ -4,7 +4,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,20 +14,22 @@ from torch.optim import Optimizer
 from ..levers.loader import warning
 from ..levers.training_objects import Feed, Root, TrainingObjects, alive, modules_of
 from .boundaries import State
+from .hooked_methods import Tell, imported_optimizers
 from .loaders import Loaders
 from .roots import (
-    CallListener,
     Parts,
     Survey,
     device_of,
     has_compiled,
     install_hook,
     is_compiled,
+    look_at_all,
     parameters_of,
     remove_hook,
 )
 from .step_counts import Backwards, StepCounts
 
+STOPPED = "gpudash stopped looking for models: it took too long"
 WITHOUT_OPTIMIZER = 8
 """After so many steps' backward passes without an optimizer step, none is expected."""
 SURVEYS_S, SURVEYS_SHARE = 2.0, 0.01
@@ -42,11 +44,16 @@ MOST_UNCALLED = 8
 """… and so many afterwards that no step has called: a step may call them later."""
 
 
-class Discovery:
-    """Collects what the tracker finds; `listener` receives the models' calls."""
+Fact: TypeAlias = Literal["acts", "scaler", "other thread", "padding"]
+"""Some calls without gradients were taken for rollouts; a GradScaler steps the optimizers; another
+thread trains too; padding among the tokens is not known."""
 
-    def __init__(self, listener: CallListener) -> None:
-        self._listener = listener
+
+class Discovery:
+    """Collects what the tracker finds; `tell` gets the models' calls."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
         self.is_news = True
         """There is something that the observer does not know yet."""
         self.optimizers: dict[int, weakref.ref[Any]] = {}
@@ -57,28 +64,27 @@ class Discovery:
         self._are_new = False  # some roots are new, and may never be called
         self._looks = 0  # measured steps since then, without a backward pass
         self._parts: Parts | None = None  # submodules that are hooked for one step instead
-        self._searched_s = 0.0  # by surveys so far
+        self._searched_s = 0.0  # so far
+        self._searches = True  # it has taken too long so far otherwise
         self._first_survey_s = time.monotonic()
         self.frozen: list[Root] = []
         """Models without an optimizer: their calls are forward passes without gradients."""
-        self.acts = False
-        """Some calls without gradients were taken for rollouts."""
+        self.facts: set[Fact] = set()
         self.device_type = "cpu"
-        self.scaler = False
         self.backwards = Backwards()
         self.calls_seen = False
         """A root was called in the newest step."""
         self.patience = WITHOUT_OPTIMIZER
         self.graphs: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         """CUDA graphs, and whether an optimizer steps in them."""
-        self.other_thread = False
-        """Another thread than the one followed trains too."""
-        self.counts_padding = False
-        """Padding among the tokens of a batch is not known."""
+
+    def note(self, fact: Fact) -> None:
+        self.is_news |= fact not in self.facts
+        self.facts.add(fact)
 
     def install_hooks(self) -> None:
         for root in (*self.roots, *self.frozen):
-            install_hook(root, self._listener)
+            install_hook(root, self._tell)
 
     def remove_hooks(self) -> None:
         for root in (*self.roots, *self.frozen):
@@ -102,24 +108,31 @@ class Discovery:
         self.optimizers[key] = weakref.ref(optimizer, lambda _: gone.append(key))
         self.is_news = True
         own = parameters_of(optimizer)
-        survey = None if not own.isdisjoint(self._parameters()) else self._survey()
-        if survey is None:
+        if not own.isdisjoint(self._parameters()):
             return []
+        survey = self._survey(own)
         for module in survey.roots(own) if own else survey.with_gradients():
-            self.add_root(module)
-        self.add_frozen(survey.frozen([]))
-        beside = []
-        for other in survey.optimizers:
-            parameters = parameters_of(other)
-            if own.isdisjoint(parameters):  # else one wraps the other
-                beside.append(id(other))
-                own |= parameters
-        return beside
+            self._add_root(module)
+        self._add_frozen(survey.frozen([]))
+        return survey.beside(own)
 
-    def _survey(self) -> Survey | None:
-        began_s = time.monotonic()
-        if self._searched_s > SURVEYS_S + SURVEYS_SHARE * (began_s - self._first_survey_s):
-            return None
+    def train_without_optimizer(self, survey: Survey) -> None:
+        self.is_news = True
+        trained = survey.with_gradients()
+        for module in trained:
+            self._add_root(module)
+        self._add_frozen(survey.frozen(trained))
+
+    def _survey(self, parameters: set[int]) -> Survey:
+        """Search for what was made unseen: at first, and where no model has these parameters."""
+        survey, began_s = Survey(), time.monotonic()
+        if self._searched_s and survey.roots(parameters) and not imported_optimizers():
+            return survey
+        passed_s = began_s - self._first_survey_s
+        self._searches = self._searched_s <= SURVEYS_S + SURVEYS_SHARE * passed_s
+        if not self._searches:
+            return survey
+        look_at_all()
         survey = Survey()
         self._searched_s += time.monotonic() - began_s
         return survey
@@ -132,7 +145,7 @@ class Discovery:
             self.is_news = True
         return keys
 
-    def add_root(self, module: nn.Module) -> None:
+    def _add_root(self, module: nn.Module) -> None:
         if any(root.module is module for root in self.roots):
             return
         root = Root(module)
@@ -142,12 +155,12 @@ class Discovery:
             if other.module is module:
                 remove_hook(other)
         self.frozen = [one for one in self.frozen if one.module not in (None, module)]
-        install_hook(root, self._listener)
+        install_hook(root, self._tell)
         self._expect_calls()
         self._owners.append(weakref.ref(module))
         self.calls_seen = self.is_news = True
 
-    def add_frozen(self, modules: Iterable[nn.Module]) -> None:
+    def _add_frozen(self, modules: Iterable[nn.Module]) -> None:
         known = {id(root.module) for root in (*self.roots, *self.frozen)}
         self.frozen = [one for one in self.frozen if one.module is not None]
         only_compiled = has_compiled()
@@ -158,7 +171,7 @@ class Discovery:
                 continue
             root = Root(module, is_frozen=True)
             self.frozen.append(root)
-            install_hook(root, self._listener)
+            install_hook(root, self._tell)
             self._expect_calls()
 
     def _expect_calls(self) -> None:
@@ -196,7 +209,7 @@ class Discovery:
         if parts is None:
             uncalled = [root for root in (*self.roots, *self.frozen) if not root.was_called]
             if uncalled:
-                self._parts = Parts(uncalled, self._listener)
+                self._parts = Parts(uncalled, self._tell)
                 return
         else:
             before, self.roots = self.roots, parts.replace(self.roots)
@@ -227,16 +240,17 @@ class Discovery:
             device=device,
             world_size=world_size(),
             backwards=self.backwards.usual,
-            scaler=self.scaler,
+            scaler="scaler" in self.facts,
             graphs=len(self.graphs) > 0,
             declared=state == "declared",
             own_optimizer=_library(alive(by_updates)),
-            other_thread=self.other_thread,
+            other_thread="other thread" in self.facts,
             frozen=tuple(root for root in self.frozen if root.was_called),
-            acts=self.acts,
-            counts_padding=self.counts_padding,
+            acts="acts" in self.facts,
+            counts_padding="padding" in self.facts,
             is_called=self._are_new or any(root.was_called for root in roots),
             complete=self._is_complete,
+            searched=self._searches,
         )
 
 
@@ -283,7 +297,7 @@ def _optimizers(found: TrainingObjects) -> str:
 def _roots(found: TrainingObjects) -> str:
     names = [root.name for root in found.roots if root.module is not None]
     if not names:
-        return "root unknown"
+        return "root unknown" if found.searched else f"root unknown ({STOPPED})"
     said = f"root{'s' if len(names) > 1 else ''} {' and '.join(_counted(names))}"
     return said if found.is_called else f"{said} (no call seen: its forward pass is in your code)"
 

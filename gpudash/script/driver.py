@@ -11,10 +11,10 @@ import sys
 import time
 import weakref
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from multiprocessing.util import Finalize
 from pathlib import Path
-from typing import TypeAlias
+from typing import Concatenate, ParamSpec, TypeAlias
 
 from ..errors import first_line
 from ..instrument import stack_server
@@ -33,7 +33,8 @@ from ..training.command_loop import CommandLoop
 from ..training.commanded import rank
 from ..training.tracing import Tracing
 from .discovery import found_line
-from .training import FollowedLevers, ScriptTraining, Tracks, job
+from .tracker import Tracker
+from .training import FollowedLevers, ScriptTraining, job
 
 DUE_EVERY_S = 0.025
 """Seconds between two looks at the socket. A system call in each step would cost short steps more
@@ -48,13 +49,35 @@ again for the loss of the last one."""
 MakeLevers: TypeAlias = Callable[[TrainingObjects, Redirects], FollowedLevers]
 
 
+P = ParamSpec("P")
+
+
+def _guarded(
+    method: Callable[Concatenate["Driver", P], None],
+) -> Callable[Concatenate["Driver", P], None]:
+    """Do nothing once gpudash is off; a failure turns it off."""
+
+    @wraps(method)
+    def guarded(self: "Driver", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self._is_off or self._is_captured:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except Exception as error:  # no exception of ours may reach the script
+            if is_from_handler(error):
+                raise
+            self._give_up(first_line(error))
+
+    return guarded
+
+
 class Driver:
     """The tracker's observer. Its methods are called on the thread that trains."""
 
     def __init__(
         self, rendezvous: Rendezvous, phases: tuple[Phase, ...], make_levers: MakeLevers
     ) -> None:
-        self.tracker: Tracks
+        self.tracker: Tracker
         """Set by `start`, which creates both."""
         self._rendezvous = rendezvous
         self._phases = phases
@@ -79,41 +102,27 @@ class Driver:
 
     # ── events from the tracker ─────────────────────────────────────────────────────────
 
-    def found(self, found: TrainingObjects) -> None:
-        self._guard(lambda: self._find(found))
-
     def border(self, _step: int) -> None:
         self._border_s = time.monotonic()
         # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
         if is_due or (self._commands is not None and self._commands.is_busy):
             self._border_due_s = self._border_s + DUE_EVERY_S
-            self._guard(self._between_steps)
+            self._between_steps()
             self._border_s = time.monotonic()
         if self._restores and not self._is_captured:
             self._restore()
 
-    def step(self, _step: int) -> None:
-        """Do nothing: the next report reads the step from the clock."""
-
-    def aside(self, why: Aside | None) -> None:
-        self._guard(lambda: self._turn_aside(why))
-
+    @_guarded
     def idle(self) -> None:
         """Report if it is due. Called where no step comes for long."""
         if self._reports is not None and time.monotonic() >= self._due_s:
-            self._guard(self._serve)
+            self._serve()
 
-    def flush(self) -> None:
-        self._guard(self._flush)
-
-    def look(self) -> None:
-        if time.monotonic() >= self._due_s:
-            self._guard(self._look)
-
+    @_guarded
     def begins_anew(self) -> None:
         """Have a dashboard meet the new training as that of another process."""
-        self._guard(lambda: self._part("another training has begun"))
+        self._part("another training has begun")
 
     def failed(self, what: str, error: BaseException) -> None:
         if not self._is_off:
@@ -125,13 +134,12 @@ class Driver:
         with contextlib.suppress(Exception):
             if self._reports is not None and self._line is not None:
                 self.tracker.finish()
-                self._reports.send_last(self.tracker.steps, self.tracker.samples)
+                self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
             self._hang_up("the training ended")
 
     def end(self) -> None:
         """Put the levers back and follow no training any more, while the process goes on."""
-        with contextlib.suppress(Exception):
-            self._flush()
+        self.flush()
         with contextlib.suppress(Exception):
             self._part("gpudash has been taken out of this notebook")
         self._is_off = True
@@ -149,18 +157,8 @@ class Driver:
             never_destroy(*vars(self).values())
             self._training = self._endpoint = self._line = self._commands = None
             self._reports = self._aside = self._life = None
-            self.tracker.active = False
+            self.tracker.meter.active = False
             self._due_s = self._border_due_s = 0.0
-
-    def _guard(self, action: Callable[[], None]) -> None:
-        if self._is_off or self._is_captured:
-            return
-        try:
-            action()
-        except Exception as error:  # no exception of ours may reach the script
-            if is_from_handler(error):
-                raise
-            self._give_up(first_line(error))
 
     @property
     def _is_captured(self) -> bool:
@@ -174,7 +172,7 @@ class Driver:
     def _give_up(self, reason: str) -> None:
         self._is_off = self._restores = True
         with contextlib.suppress(Exception):
-            self.tracker.active = False
+            self.tracker.meter.active = False
             if self._line is None:  # nobody listens yet
                 self._rendezvous.mark("failed", reason)
             why = f"gpudash stopped measuring: {reason}"
@@ -200,10 +198,11 @@ class Driver:
 
     # ── the training ────────────────────────────────────────────────────────────────────
 
-    def _find(self, found: TrainingObjects) -> None:
+    @_guarded
+    def found(self, found: TrainingObjects) -> None:
         if self._training is None:
-            levers = self._make_levers(found, self.tracker.redirects)
-            self._training = ScriptTraining(self.tracker, found, levers)
+            levers = self._make_levers(found, self.tracker.meter.redirects)
+            self._training = ScriptTraining(self.tracker.meter, found, levers)
             self._trainings += 1
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
@@ -213,7 +212,7 @@ class Driver:
             if self._at_exit is None:
                 # like `atexit`, but also in processes of multiprocessing
                 self._at_exit = Finalize(None, self.close, exitpriority=0)
-            self._measure(self.tracker.first_began_s)
+            self._measure(self.tracker.meter.first_began_s)
             return
         before = self._training.levers.settings
         self._training.found = found
@@ -230,9 +229,9 @@ class Driver:
 
     def _measure(self, began_s: float | None = None, *, after: int = 0) -> None:
         """Measure from the next step on; `after` are the steps so far, unless they are told."""
-        training, clock, losses = self._training, self.tracker.clock, self.tracker.losses
+        training, meter = self._training, self.tracker.meter
+        clock, losses = meter.running, meter.losses
         assert training is not None
-        assert clock is not None, "it is made before a training is found"
         assert losses is not None
         clock.finished()
         clock.counted()
@@ -248,18 +247,19 @@ class Driver:
             self.tracker.collectives,
         )
         if after:
-            self._reports.begin_after(after, self.tracker.samples)
+            self._reports.begin_after(after, self.tracker.meter.samples)
         training.watch()
 
     def _await_last(self) -> None:
-        clock, losses, reports = self.tracker.clock, self.tracker.losses, self._reports
-        assert clock is not None
+        meter, reports = self.tracker.meter, self._reports
+        clock, losses = meter.running, meter.losses
         assert losses is not None
         assert reports is not None
         until_s = time.monotonic() + LAST_STEPS_S
         while (clock.enqueued or losses.is_reading) and time.monotonic() < until_s:
             reports.look()
 
+    @_guarded
     def _between_steps(self) -> None:
         training = self._training
         if training is None:
@@ -280,11 +280,15 @@ class Driver:
         if commands.is_over:
             self._stop_measuring()
 
-    def _flush(self) -> None:
+    @_guarded
+    def flush(self) -> None:
         if self._reports is not None and self._line is not None:
-            self._reports.send_last(self.tracker.steps, self.tracker.samples)
+            self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
 
-    def _look(self) -> None:
+    @_guarded
+    def look(self) -> None:
+        if time.monotonic() < self._due_s:
+            return
         self._serve()
         commands = self._commands
         if commands is not None and self._line is not None and self._line.gone:
@@ -299,7 +303,8 @@ class Driver:
         if self._training is not None:
             self._training.unwatch()
 
-    def _turn_aside(self, why: Aside | None) -> None:
+    @_guarded
+    def aside(self, why: Aside | None) -> None:
         training = self._training
         if training is None:
             return
@@ -308,7 +313,7 @@ class Driver:
             began_s = time.monotonic()
             if self._commands is not None:
                 self._commands.halt()
-            self._flush()
+            self.flush()
         if self._aside is not None:
             if self._aside[1] == "idle" and self._commands is not None:
                 self._commands.go_on()

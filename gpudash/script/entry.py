@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import TypeAlias
 
@@ -47,28 +48,22 @@ class Hooks:
 
     def __init__(self, driver: Driver, tracker: Tracker) -> None:
         self._driver, self._tracker = driver, tracker
-
-    def cell_begins(self) -> None:
-        self._tracker.cell_begins()
-
-    def cell_ends(self) -> None:
-        self._tracker.cell_ends()
+        self.cell_begins = partial(tracker.tell, "cell: begins")
+        self.cell_ends = partial(tracker.tell, "cell: ends")
+        self.flush = partial(tracker.tell, "cell: flush")
 
     def look(self) -> None:
         """Serve a dashboard where no step does it, on the thread that trains or has trained."""
         if self._tracker.is_here:
             self._driver.look()
 
-    def flush(self) -> None:
-        self._tracker.flush()
-
     def end(self) -> None:
         """Put everything back as it was without gpudash. Call on the main thread, between steps."""
-        self._tracker.cell_ends()
+        self.cell_ends()
         self._driver.end()
         self._tracker.end()
         patching.undo()
-        explicit.listener = None
+        explicit.tell = None
         stack_server.end()
 
 
@@ -78,7 +73,7 @@ def start(rendezvous: Rendezvous) -> Hooks:
     tracker.failed = driver.failed
     patching.after_fork(driver.forget)
     patch(tracker)
-    explicit.listener = tracker
+    explicit.tell = tracker.tell
     with suppress(OSError):  # for example on a full disk
         stack_server.answer(rendezvous)
     return Hooks(driver, tracker)

@@ -1,34 +1,26 @@
 """Steps that the script declares. This imports nothing, so that importing it is free."""
 
-from typing import Protocol, SupportsIndex, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import SupportsIndex, TypeAlias, TypeVar
 
 StepT = TypeVar("StepT", bound="step")
 Count: TypeAlias = SupportsIndex | None
 """A whole number; None where it is not known."""
 
 
-class _StepListener(Protocol):
-    """What receives the declared steps: the tracker."""
-
-    def step_begins(self) -> bool: ...
-
-    def step_ends(self, samples: Count, tokens: Count, counts: bool) -> bool:  # noqa: FBT001
-        """Take the end of a step, which failed if `counts` is False."""
-
-
-listener: _StepListener | None = None
+tell: Callable[..., object] | None = None
 """Set when torch is hooked."""
 
 
 def begin() -> None:
-    if listener is not None:
-        listener.step_begins()
+    if tell is not None:
+        tell("gpudash.step: begins")
 
 
 def end(samples: Count = None, tokens: Count = None, *, counts: bool = True) -> None:
     """Declare the end of a step, which failed if `counts` is False."""
-    if listener is not None:
-        listener.step_ends(samples, tokens, counts)
+    if tell is not None:
+        tell("gpudash.step: ends", samples, tokens, counts)
 
 
 class step:  # noqa: N801  # reads as `gpudash.step()`

@@ -1,16 +1,15 @@
 """How the processes of a training synchronise gradients, and what can be measured of it."""
 
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Iterable
 
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..instrument.collectives import BytesMoved, Collectives, CollectiveTimes, collectives_of
 from ..instrument.last_gradient import LastGradient
-from .hooked_methods import WAITS, hook_methods
-from .shards import CollectiveListener, hook_collectives
+from .hooked_methods import WAITS, Tell, hook_methods
+from .shards import hook_collectives
 
 MEASURED = {"DistributedDataParallel", "FSDPModule"}
 WITHIN = {
@@ -26,7 +25,7 @@ UNCOUNTED = {"FullyShardedDataParallel", "DTensor"}
 class _Reducer:
     """A model in DistributedDataParallel, and its backward passes."""
 
-    def __init__(self, module: DistributedDataParallel, on_gradient: Callable[[], object]) -> None:
+    def __init__(self, module: DistributedDataParallel, tell: Tell) -> None:
         self.module = weakref.ref(module)
         self.last = LastGradient(module, self._gradient_ready, self._gradient_ready)
         self.syncs = False
@@ -34,33 +33,23 @@ class _Reducer:
         self.passes = 0
         """Passes that sent gradients, in the step in progress."""
         self.passes_a_step = 0
-        self._on_gradient = on_gradient
+        self._tell = tell
 
     def _gradient_ready(self) -> None:
         module = self.module()
         self.syncs = module is not None and module.require_forward_param_sync
         if self.syncs:
-            self._on_gradient()
-
-
-class _CommunicationListener(CollectiveListener, Protocol):
-    """What receives waits and collectives."""
-
-    def wait_begins(self) -> bool:
-        """Return whether to report the wait's end."""
-
-    def wait_ends(self) -> bool: ...
+            self._tell("gradients: came")
 
 
 class GradientSync:
-    """Follows the backward passes of DistributedDataParallel; `listener` gets all other waits.
+    """Follows the backward passes of DistributedDataParallel; `tell` gets all other waits.
 
-    `on_gradient` is called on autograd's thread, also before an all-reduce that may be the last.
+    It gets gradients on autograd's thread, also before an all-reduce that may be the last.
     """
 
-    def __init__(self, listener: _CommunicationListener, on_gradient: Callable[[], object]) -> None:
-        self._listener = listener
-        self._on_gradient = on_gradient
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
         self._reducers: list[_Reducer] = []
         self._kinds: set[str] = set()
         self._followed: set[int] = set()  # ids of modules
@@ -69,7 +58,7 @@ class GradientSync:
         """`unmeasured` would now return something else."""
 
     def update(self, models: Iterable[nn.Module]) -> None:
-        hook_methods(WAITS, self._listener.wait_begins, self._listener.wait_ends)
+        hook_methods(WAITS, self._tell, "communication: wait begins", "communication: wait ends")
         modules = [module for model in models for module in model.modules()]
         self._kinds = {kind.__name__ for module in modules for kind in type(module).__mro__}
         parameters = [one for module in modules for one in nn.Module.parameters(module, False)]
@@ -77,12 +66,12 @@ class GradientSync:
         if (followed := set(map(id, modules))) != self._followed:  # else they are found again
             self._moved, self._followed = None, followed
         if "FSDPModule" in self._kinds:
-            hook_collectives(self._listener)
+            hook_collectives(self._tell)
             if not any(map(_is_split_again, parameters)):
                 self._kinds.discard("DTensor")
         known = {id(one.module()): one for one in self._reducers}
         self._reducers = [
-            known.get(id(module)) or _Reducer(module, self._on_gradient)
+            known.get(id(module)) or _Reducer(module, self._tell)
             for module in modules
             if isinstance(module, DistributedDataParallel)
         ]
@@ -129,7 +118,7 @@ class GradientSync:
             if one.passes_a_step and (module := one.module()) is not None
         ]
         if "FSDPModule" in self._kinds:
-            moved = self._moved if hook_collectives(self._listener) else None
+            moved = self._moved if hook_collectives(self._tell) else None
             none = None, None
             found.append((1, Collectives(*(moved or none), *(times if moved and times else none))))
         return Collectives(

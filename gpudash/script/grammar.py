@@ -38,8 +38,6 @@ class Observer(Protocol):
     def border(self, step: int) -> None:
         """Do what is due here. A step whose end is recognised within the next one has no border."""
 
-    def step(self, step: int) -> None: ...
-
     def aside(self, why: Aside | None) -> None:
         """Take what came between two steps, such as evaluation; None: training goes on."""
 

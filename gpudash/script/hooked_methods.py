@@ -30,17 +30,20 @@ UPDATES: tuple[Place, ...] = (
     ("fastai.optimizer", "Optimizer", ("step",)),
     ("keras.src.optimizers.base_optimizer", "BaseOptimizer", ("apply",)),
 )
-Hook: TypeAlias = Callable[..., bool]
+Tell: TypeAlias = Callable[..., bool | None]
+"""Gets an event's name and what it is about. A begin's returns whether to report its end."""
 
 
-def hook_methods(places: Iterable[Place], begins: Hook, ends: Hook, *, takes: int = 0) -> None:
+def hook_methods(
+    places: Iterable[Place], tell: Tell, begins: str, ends: str, *, takes: int = 0
+) -> None:
     for module, owner, names in places:
         if module not in sys.modules:  # as in nearly every step
             continue
         kind = getattr(sys.modules[module], owner, None)
         for name in names:
             if callable(getattr(kind, name, None)):
-                _patch(kind, name, begins, ends, takes)
+                _patch(kind, name, tell, begins, ends, takes)
 
 
 def imported_optimizers() -> list[type]:
@@ -49,25 +52,26 @@ def imported_optimizers() -> list[type]:
 
 
 @cache
-def _patch(kind: Any, name: str, begins: Hook, ends: Hook, takes: int) -> None:
-    patching.replace(kind, name, surrounded(getattr(kind, name), begins, ends, takes=takes))
+def _patch(kind: Any, name: str, tell: Tell, begins: str, ends: str, takes: int) -> None:
+    hooked = surrounded(getattr(kind, name), tell, begins, ends, takes=takes)
+    patching.replace(kind, name, hooked)
     patching.at_undo(_patch.cache_clear)
 
 
 def surrounded(
-    function: Callable[..., Any], begins: Hook, ends: Hook = bool, *, takes: int = 0
+    function: Callable[..., Any], tell: Tell, begins: str = "", ends: str = "", *, takes: int = 0
 ) -> Callable[..., Any]:
-    """Report the end only if `begins` returns true. Both get the first `takes` arguments."""
+    """Tell of the begin, with the first `takes` arguments, and of the end if that returns true."""
 
     @wraps(function)
     def hooked(*args: Any, **kwargs: Any) -> Any:
-        noted = False
+        noted: bool | None = False
         with unseen:
             try:
-                noted = begins(*args[:takes])
+                noted = not begins or tell(begins, *args[:takes])
                 return function(*args, **kwargs)
             finally:
                 if noted:
-                    ends(*args[:takes])
+                    tell(ends, *args[:takes])
 
     return uncompiled(hooked, deeply=False)

@@ -4,6 +4,8 @@ import weakref
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from torch.utils.weak import WeakIdKeyDictionary
+
 from ..levers.training_objects import Feed
 from .interruptions import Interruptions
 from .samples import bytes_of
@@ -17,12 +19,12 @@ class Loaders:
         self.foreign = ""
         """The library of a loader that is not PyTorch's, but uses its iterators; empty: none."""
         self._loaders: WeakKeyDictionary[Any, tuple[int, weakref.ref[Any]]] = WeakKeyDictionary()
-        self._numbers: dict[int, tuple[int, weakref.ref[Any]]] = {}  # id of a loader: its number
+        self._numbers: Any = WeakIdKeyDictionary()  # of the loaders
         self._loaders_seen = 0
         self._opened: Any = None  # the newest loader, until its first batch or its iterator's end
         self._opened_for: weakref.ref[Any] | None = None
-        self._newest_ids = 0, 0  # ids of the newest iterator asked for a batch, and of its loader
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+        self._is_renewed = False  # another loader has taken its place
         self._passed_over: Feed | None = None  # it may be an evaluation's, or another training's
 
     def opened(self, iterator: Any, loader: Any, *, keeps: bool) -> None:
@@ -30,7 +32,6 @@ class Loaders:
         self._loaders[iterator] = self._number(loader), weakref.ref(loader)
         self._opened = loader if keeps else None
         self._opened_for = weakref.ref(iterator, self._release)
-        self._newest_ids = 0, 0  # an id may belong to a new object now
 
     def _release(self, iterator: weakref.ref[Any]) -> None:
         """Release the loader: its iterator is gone. Another thread may have used it up."""
@@ -42,12 +43,8 @@ class Loaders:
 
     def loader_id(self, iterator: Any) -> int:
         """Return the number of the iterator's loader, or the iterator's id if that is not known."""
-        its_id, loader_id = self._newest_ids
-        if its_id != id(iterator):
-            known = self._loaders.get(iterator)
-            loader_id = id(iterator) if known is None else known[0]
-            self._newest_ids = id(iterator), loader_id
-        return loader_id
+        known = self._loaders.get(iterator)
+        return id(iterator) if known is None else known[0]
 
     def note(self, iterator: Any, asides: Interruptions, batch: Any) -> bool:
         """Return whether the feed has another loader now. Call it at an iterator's first batch."""
@@ -63,6 +60,7 @@ class Loaders:
                 self._passed_over = Feed(opened, iterator, bytes_of(batch))
                 return False
         is_new = feeding is not opened
+        self._is_renewed |= is_new and self.feed is not None
         if self.feed is None or is_new:
             self.feed = Feed(opened, iterator, bytes_of(batch))
         else:
@@ -79,11 +77,15 @@ class Loaders:
     def is_fed(self) -> bool:
         return self.feed is not None and self.feed.iterator() is not None
 
+    @property
+    def stays(self) -> bool:
+        """The loader is there between epochs, and has always been the same."""
+        return self.feed is not None and self.feed.loader() is not None and not self._is_renewed
+
     def _number(self, loader: Any) -> int:
         """Return the loader's number, which is never reused: an `id` can be."""
-        number, known = self._numbers.get(id(loader), (0, None))
-        if known is None or known() is not loader:
+        if loader not in self._numbers:
             self._loaders_seen += 1
-            number = self._loaders_seen
-            self._numbers[id(loader)] = number, weakref.ref(loader)
+            self._numbers[loader] = self._loaders_seen
+        number: int = self._numbers[loader]
         return number

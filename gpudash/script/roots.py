@@ -7,22 +7,21 @@ deepcopy drop it. The attribute is private, and a test fails if it goes.
 
 import gc
 import sys
-import weakref
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from sys import _getframe as getframe
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.optim import Optimizer
+from torch.utils.weak import WeakIdKeyDictionary
 
 from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
 from ..levers.training_objects import Call, Root, alive
-from .boundaries import Mode
-from .hooked_methods import imported_optimizers
+from .hooked_methods import Tell, imported_optimizers
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
 FULLY_SHARD = "torch.distributed.fsdp._fully_shard._fully_shard"
@@ -33,43 +32,37 @@ MOST_PARTS = 8
 """If more submodules are called without their root, the root itself stays."""
 
 
-_frozen: list[weakref.ref[Any]] = []
-"""Modules and optimizers that `gc.freeze` hides from `gc.get_objects`."""
+_made: Any = WeakIdKeyDictionary()
+"""The modules and optimizers of this process, PyTorch's and those of a library's own."""
 
 
-def before_freezing() -> None:
-    """Remember the modules and optimizers that `gc.freeze` is about to hide."""
-    _frozen[:] = map(weakref.ref, _listed())
+def note_made(thing: nn.Module | Optimizer) -> None:
+    """Note what is being made: its `__init__` may still run."""
+    _made[thing] = None
 
 
-def _listed() -> Iterator[Any]:
-    # `isinstance` would make proxies load what they stand for
+def look_at_all() -> None:
+    """Note what was made unseen. It takes 0.1 to 0.4 s: each object of the process is looked at."""
     wanted = nn.Module, Optimizer, *imported_optimizers()
-    listed = (one for one in gc.get_objects() if issubclass(type(one), wanted))
-    frozen = alive(_frozen)
-    yield from {id(one): one for one in chain(frozen, listed)}.values()
+    for one in gc.get_objects():
+        if issubclass(type(one), wanted):  # `isinstance` would make proxies load
+            _made[one] = None
 
 
 class Survey:
-    """The modules and optimizers of this process. Making it looks at all objects: 0.1 to 0.4 s."""
+    """The modules and optimizers that are known of now."""
 
     def __init__(self) -> None:
-        self.optimizers: list[Any] = []
-        """PyTorch's, and those of a library's own."""
-        modules: list[nn.Module] = []
-        kinds = Optimizer, *imported_optimizers()
-        for thing in _listed():
-            if isinstance(thing, kinds):
-                self.optimizers.append(thing)
-            elif "_modules" in thing.__dict__:  # else its `__init__` is still running
-                modules.append(thing)
-        children = {id(child) for one in modules for child in one.__dict__["_modules"].values()}
+        there = alive(_made.keyrefs())
+        modules = [one for one in there if isinstance(one, nn.Module) and "_modules" in vars(one)]
+        self._optimizers = [one for one in there if not isinstance(one, nn.Module)]
+        children = {id(child) for one in modules for child in vars(one)["_modules"].values()}
         self._tops = [one for one in modules if id(one) not in children]
 
     def has_optimizer_to_come(self) -> bool:
         """Return whether an optimizer has gradients that it has not used yet."""
         return any(
-            one.grad is not None for optimizer in self.optimizers for one in updated_by(optimizer)
+            one.grad is not None for optimizer in self._optimizers for one in updated_by(optimizer)
         )
 
     def with_gradients(self) -> list[nn.Module]:
@@ -84,9 +77,19 @@ class Survey:
 
     def frozen(self, trained: list[nn.Module]) -> list[nn.Module]:
         """Leave out `trained`, the modules that train without an optimizer."""
-        updated = {id(one) for optimizer in self.optimizers for one in updated_by(optimizer)}
+        updated = {id(one) for optimizer in self._optimizers for one in updated_by(optimizer)}
         held = ((one, parameters_of(one)) for one in self._tops if one not in trained)
         return [one for one, parameters in held if parameters and parameters.isdisjoint(updated)]
+
+    def beside(self, parameters: set[int]) -> list[int]:
+        """Return the ids of the optimizers of other parameters than these."""
+        beside, known = [], set(parameters)
+        for other in self._optimizers:
+            held = parameters_of(other)
+            if known.isdisjoint(held):  # else one wraps the other
+                beside.append(id(other))
+                known |= held
+        return beside
 
 
 def parameters_of(owner: Any) -> set[int]:
@@ -109,48 +112,29 @@ def _trained(module: nn.Module) -> Iterator[Tensor]:
         yield from (one.sharded_param for each in groups if each for one in each.fsdp_params)
 
 
-class CallListener(Protocol):
-    """What receives a root's calls."""
-
-    mode: Mode
-    """Says which calls are reported."""
-
-    def called(
-        self, root: Root, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> bool:
-        """Return whether to report the end of the call."""
-
-    def returned(self) -> bool: ...
-
-
 class _RootCall:
     """The hook in a root's `_compiled_call_impl`. A pickle or a copy of it is None."""
 
-    __slots__ = ("_listener", "_module", "compiled", "root")
+    __slots__ = ("_module", "_tell", "compiled", "root")
 
-    def __init__(self, root: Root, listener: CallListener, compiled: Call | None) -> None:
+    def __init__(self, root: Root, tell: Tell, compiled: Call | None) -> None:
         self.root = root
         self._module = root.module_ref
-        self._listener = listener
+        self._tell = tell
         self.compiled = compiled  # what the script's own `compile()` had put here
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         module: Any = self._module()
         if is_dynamo_compiling():
             return (self.compiled or module._call_impl)(*args, **kwargs)  # noqa: SLF001  # as `nn.Module.__call__` has it
-        noted = False
+        noted: bool | None = False
         try:
             # `nn.DataParallel` calls shallow copies, which have this attribute too
             caller = getframe(1).f_locals.get("self")
             if caller is not module and isinstance(caller, nn.Module):
                 return (self.compiled or caller._call_impl)(*args, **kwargs)  # noqa: SLF001  # same
-            listener, root = self._listener, self.root
-            mode = listener.mode
-            if mode.wants_calls or (
-                mode.is_skipping
-                and not (root.is_frozen or (module.training and torch.is_grad_enabled()))
-            ):
-                noted = listener.called(root, module, args, kwargs)
+            root = self.root
+            noted = self._tell("forward: begins", root, module, args, kwargs)
             call, around = self.compiled or module._call_impl, root.around  # noqa: SLF001  # same
             trains = root.is_frozen or (module.training and torch.is_grad_enabled())
             if around is not None and trains:
@@ -161,19 +145,13 @@ class _RootCall:
             raise
         finally:
             if noted:
-                listener.returned()
+                self._tell("forward: ends")
 
     def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
-    def remove_hook(self, module: nn.Module) -> None:
-        if self.compiled is None:
-            module.__dict__.pop(CALL_ATTRIBUTE, None)
-        else:
-            module.__dict__[CALL_ATTRIBUTE] = self.compiled
 
-
-def install_hook(root: Root, listener: CallListener) -> None:
+def install_hook(root: Root, tell: Tell) -> None:
     """Install the hook on the root's calls, also after the script's own `compile()`."""
     module = root.module
     if module is None:
@@ -184,23 +162,27 @@ def install_hook(root: Root, listener: CallListener) -> None:
             return
         here = here.compiled  # inherited from the parent of this fork
     root.compiled = here is not None
-    module.__dict__[CALL_ATTRIBUTE] = _RootCall(root, listener, here)
+    module.__dict__[CALL_ATTRIBUTE] = _RootCall(root, tell, here)
 
 
 def remove_hook(root: Root) -> None:
     module = root.module
     here = None if module is None else module.__dict__.get(CALL_ATTRIBUTE)
-    if module is not None and type(here) is _RootCall:
-        here.remove_hook(module)
+    if module is None or type(here) is not _RootCall:
+        return
+    if here.compiled is None:
+        del module.__dict__[CALL_ATTRIBUTE]
+    else:
+        module.__dict__[CALL_ATTRIBUTE] = here.compiled
 
 
 class Parts:
     """Submodules, hooked for a while, of roots that the script does not call itself."""
 
-    def __init__(self, owners: Iterable[Root], listener: CallListener) -> None:
+    def __init__(self, owners: Iterable[Root], tell: Tell) -> None:
         self._parts = {owner: _parts(owner) for owner in owners}
         for root in chain.from_iterable(self._parts.values()):
-            install_hook(root, listener)
+            install_hook(root, tell)
 
     def replace(self, roots: Iterable[Root]) -> list[Root]:
         """Return the roots, uncalled ones replaced by their called submodules; unhook the rest."""

@@ -6,11 +6,11 @@ and bytes and time are unknown.
 """
 
 import sys
-from collections.abc import Callable, Hashable
-from functools import cache, wraps
+from collections.abc import Callable
+from functools import cache, partial, wraps
 from inspect import signature
 from types import ModuleType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from ..instrument import patching
 from ..instrument.collectives import (
@@ -21,6 +21,7 @@ from ..instrument.collectives import (
 )
 from ..instrument.guard import is_from_handler, unseen
 from ..instrument.patching import uncompiled
+from .hooked_methods import Tell
 
 FSDP = "torch.distributed.fsdp."
 PARAM_GROUP = f"{FSDP}_fully_shard._fsdp_param_group"
@@ -28,26 +29,10 @@ COMMS = {"all_gather_comm", "reduce_scatter_comm"}
 """Arguments that are torch's implementation of a collective, or the script's."""
 
 
-class CollectiveListener(Hashable, Protocol):
-    """What receives the collectives."""
-
-    def collectives_begin(self) -> bool:
-        """Return whether to report the end of this call of collectives."""
-
-    def collectives_are_timed(self) -> bool:
-        """Return whether to report the begin and the ends of the collectives of this call."""
-
-    def collective_border(self) -> bool:
-        """Note on the current stream that the first collective begins, or that one ends."""
-
-    def collectives_end(self, moved: list[BytesMoved] | None) -> bool:
-        """Take what each collective of the call moves; None: not known."""
-
-
-def hook_collectives(listener: CollectiveListener) -> bool:
+def hook_collectives(tell: Tell) -> bool:
     """Do nothing until torch has imported fully_shard. Return whether all hooks are in place."""
     place = sys.modules.get(PARAM_GROUP)
-    ours = None if place is None else _patch(place, listener)
+    ours = None if place is None else _patch(place, tell)
     return ours is not None and all(getattr(place, name) is ours[name] for name in ours)
 
 
@@ -94,7 +79,7 @@ def _is_torchs(comm: object) -> bool:
 class _Bordered:
     """Torch's implementation of a collective, with a border before its call and one after."""
 
-    def __init__(self, comm: Callable[..., Any], border: Callable[[], bool]) -> None:
+    def __init__(self, comm: Callable[..., Any], border: Callable[[], object]) -> None:
         self._comm = comm
         self._border = border
 
@@ -111,7 +96,7 @@ class _Bordered:
     __call__ = uncompiled(_call, deeply=False)
 
 
-def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, Any]:
+def _bordered(called: dict[str, Any], border: Callable[[], object]) -> dict[str, Any]:
     """Report no border of an asynchronous collective: it runs on another stream than this one."""
     theirs = {name: called[name] for name in COMMS & called.keys()}
     if called.get("async_op") or not all(map(_is_torchs, theirs.values())):
@@ -128,14 +113,14 @@ def _bordered(called: dict[str, Any], border: Callable[[], bool]) -> dict[str, A
 
 
 @cache
-def _patch(place: ModuleType, listener: CollectiveListener) -> dict[str, Callable[..., Any]] | None:
+def _patch(place: ModuleType, tell: Tell) -> dict[str, Callable[..., Any]] | None:
     ours = {}
     for name, (measure, needed) in HOOKED.items():
         function = getattr(place, name, None)
         names = list(signature(function).parameters) if callable(function) else []
         if function is None or not needed <= {*names}:
             return None
-        ours[name] = _hooked(function, names, measure, listener)
+        ours[name] = _hooked(function, names, measure, tell)
     for name, function in ours.items():
         patching.replace(place, name, function)
     patching.at_undo(_patch.cache_clear)
@@ -146,16 +131,16 @@ def _hooked(
     function: Callable[..., Any],
     names: list[str],
     measure: Measure,
-    listener: CollectiveListener,
+    tell: Tell,
 ) -> Callable[..., Any]:
     @wraps(function)
     def hooked(*args: Any, **kwargs: Any) -> Any:
         with unseen:
-            if not listener.collectives_begin():
+            if not tell("communication: collectives begin"):
                 return function(*args, **kwargs)
             called = dict(zip(names, args, strict=False), **kwargs)
-            if listener.collectives_are_timed():
-                result = function(**_bordered(called, listener.collective_border))
+            if tell("communication: are timed"):
+                result = function(**_bordered(called, partial(tell, "communication: border")))
             else:
                 result = function(*args, **kwargs)
             try:
@@ -164,7 +149,7 @@ def _hooked(
                 if is_from_handler(error):
                     raise
                 moved = None
-            listener.collectives_end(moved)
+            tell("communication: collectives end", moved)
             return result
 
     return uncompiled(hooked, deeply=False)

@@ -1,10 +1,18 @@
 """Counts within a step: batches, waits, calls, backward passes, and the loss."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from ..instrument.collectives import BytesMoved, together
+from ..levers.training_objects import Root
+
+NumberT = TypeVar("NumberT", int, float)
+OF_BATCHES = "batches", "data_s", "fetched", "newest", "newest_tokens", "padding", "tokens"
+SUMMED = (
+    *("acted_s", "backwards", "batches", "called", "calls", "data_s", "fetched"),
+    *("learned", "padding", "tokens"),
+)
 
 
 class StepCounts:
@@ -12,6 +20,7 @@ class StepCounts:
 
     __slots__ = (
         "acted_s",
+        "asked",
         "backwards",
         "batches",
         "borders",
@@ -57,6 +66,8 @@ class StepCounts:
         self.acted_s = 0.0
         """Seconds in rollouts."""
         self.loss: Tensor | None = None
+        self.asked: Root | None = None
+        """The model that was called last without gradients, with a batch and before it trained."""
         self.moved: BytesMoved | None = BytesMoved()
         """By collectives that are counted at their calls; None if one is not known."""
         self.borders: list[list[Any]] | None = []
@@ -64,10 +75,8 @@ class StepCounts:
 
     def of_batches(self) -> "StepCounts":
         counts = StepCounts()
-        counts.batches, counts.newest = self.batches, self.newest
-        counts.fetched, counts.tokens = self.fetched, self.tokens
-        counts.newest_tokens, counts.padding = self.newest_tokens, self.padding
-        counts.data_s = self.data_s
+        for name in OF_BATCHES:
+            setattr(counts, name, getattr(self, name))
         return counts
 
     def begun(self, steps: int) -> "StepCounts":
@@ -78,26 +87,27 @@ class StepCounts:
             begun.tokens = begun.newest_tokens = self.newest_tokens
         return begun
 
+    def ended(self, steps: int) -> "StepCounts":
+        """Return the counts of these steps, with a batch each, without the step that has begun."""
+        ended = self.of_batches()
+        ended.fetched = ended.tokens = ended.called = None
+        if self.batches == steps + 1:
+            ended.fetched = total(self.fetched, -self.newest)
+            ended.tokens = total(self.tokens, -self.newest_tokens)
+        return ended
+
     def add(self, later: "StepCounts") -> None:
-        self.backwards += later.backwards
-        self.batches += later.batches
-        self.calls += later.calls
-        self.fetched = total(self.fetched, later.fetched)
-        self.tokens = total(self.tokens, later.tokens)
-        self.padding = total(self.padding, later.padding)
-        self.called = total(self.called, later.called)
+        for name in SUMMED:
+            setattr(self, name, total(getattr(self, name), getattr(later, name)))
         self.updates += later.updates
-        self.learned = total(self.learned, later.learned)
         self.is_open = later.is_open
-        self.data_s += later.data_s
-        self.acted_s += later.acted_s
         self.loss = later.loss if later.loss is not None else self.loss
         self.moved = together((self.moved, later.moved))
         if self.borders is not None:
             self.borders = None if later.borders is None else self.borders + later.borders
 
 
-def total(one: int | None, other: int | None) -> int | None:
+def total(one: NumberT | None, other: NumberT | None) -> NumberT | None:
     """Return None if one of the two is not known."""
     # called for each batch: `statistics.total` makes a list, and takes seven times as long
     return None if one is None or other is None else one + other

@@ -1,51 +1,26 @@
 """The user's training, in what outlasts a dashboard: settings, segment, steps."""
 
 import os
-from collections.abc import Callable
 from typing import Protocol
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from ..instrument.clock import Clock, Mark
-from ..instrument.collectives import Collectives
-from ..instrument.loss import LossReader
+from ..instrument.clock import Mark
 from ..instrument.slowing import Slowing
 from ..levers.offers import UNKNOWN
 from ..levers.precision import CUDNN_TF32
-from ..levers.training_objects import Redirects, TrainingObjects, modules_of
+from ..levers.training_objects import TrainingObjects, modules_of
 from ..protocol.commands import AnyCommand, Pause, Slow, Stop
 from ..protocol.inspections import Timing
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import CommandedTraining, Levers
+from .meter import Meter
 
 NO_PAUSE = "the other processes would wait for this one, and give up"
 NO_STOP = "a script of your own ends by itself or by a signal, not at a step"
-
-
-class Tracks(Protocol):
-    """What the driver needs of the tracker."""
-
-    clock: Clock[torch.Event] | Clock[float] | None
-    losses: LossReader | None
-    samples: int | None
-    first_began_s: float | None
-    active: bool
-    closely_until: float
-    border_at: int
-    redirects: Redirects
-    failed: Callable[[str, BaseException], None]
-
-    @property
-    def steps(self) -> int: ...
-
-    def interrupt(self) -> None: ...
-
-    def collectives(self) -> Collectives: ...
-
-    def finish(self) -> None: ...
 
 
 class FollowedLevers(Levers, Protocol):
@@ -66,16 +41,16 @@ class FollowedLevers(Levers, Protocol):
 class ScriptTraining(CommandedTraining):
     """The user's training, in what stays while dashboards come and go."""
 
-    def __init__(self, tracker: Tracks, found: TrainingObjects, levers: FollowedLevers) -> None:
+    def __init__(self, meter: Meter, found: TrainingObjects, levers: FollowedLevers) -> None:
         super().__init__()
-        self.tracker = tracker
+        self.meter = meter
         self.found = found
         self.levers: FollowedLevers = levers
         self.slowing = Slowing(found.device)
 
     @property
     def step(self) -> int:
-        return self.tracker.steps
+        return self.meter.steps
 
     @property
     def device(self) -> torch.device:
@@ -117,27 +92,27 @@ class ScriptTraining(CommandedTraining):
         return self.levers.timings()
 
     def at_marks(self, call: Mark | None, renames: Mark | None = None) -> None:
-        clock = self.tracker.clock
+        clock = self.meter.clock
         if clock is not None:
             clock.at_marks, clock.at_renames = call, renames
 
     def interrupt(self) -> None:
-        self.tracker.interrupt()
+        self.meter.interrupt()
 
     def watch(self) -> None:
-        self.tracker.active = True
-        self.tracker.interrupt()
+        self.meter.active = True
+        self.meter.interrupt()
 
     def unwatch(self) -> None:
-        self.tracker.active = False
+        self.meter.active = False
 
     def begin_segment(self) -> None:
         super().begin_segment()
-        if self.tracker.clock is not None:
-            self.tracker.clock.segment = self.segment
+        if self.meter.clock is not None:
+            self.meter.clock.segment = self.segment
 
     def look_closely(self, steps: float) -> None:
-        self.tracker.closely_until = self.step + steps
+        self.meter.closely_until = self.step + steps
 
     def keep_calls(self, *, keep: bool) -> None:
         for root in (*self.found.roots, *self.found.frozen):
@@ -147,10 +122,10 @@ class ScriptTraining(CommandedTraining):
 
     def come_to(self, step: int) -> None:
         is_next = step == self.step + 1
-        self.tracker.border_at = step if is_next else step - 1
+        self.meter.border_at = step if is_next else step - 1
         self.keep_calls(keep=is_next)
         if is_next:
-            self.tracker.closely_until = max(self.tracker.closely_until, step + 1)
+            self.meter.closely_until = max(self.meter.closely_until, step + 1)
 
     def owned(self) -> tuple[list[nn.Module], tuple[Optimizer, ...]]:
         return modules_of(self.found.roots), self.found.optimizers

@@ -62,9 +62,9 @@ def interrupted(toy, where):
             loss.backward()
             stop_at(left == 2)
             optimizer.step(stopping if left == 3 else None)
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     fit(model, optimizer, loader())
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     return {}
 
 
@@ -97,9 +97,9 @@ def interrupted_while_it_waits_for_a_batch(toy):
 
     with contextlib.suppress(KeyboardInterrupt):
         fit(model, optimizer, DataLoader(Slow(), 8))
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     fit(model, optimizer, loader())
-    return {"fetching": toy.tracker.counting.fetching}
+    return {"fetching": toy.tracker.meter.counting.fetching}
 
 
 @case(steps=9, anew=[], asides=[["idle", 3], [None, 3], ["idle", 6], [None, 6], ["idle", 9]])
@@ -107,9 +107,9 @@ def the_same_goes_on(toy):
     model, optimizer = training()
     for _ in range(3):
         fit(model, optimizer, loader())
-        toy.tracker.cell_ends()
-        toy.tracker.cell_begins()
-        toy.tracker.cell_ends()  # a cell that does nothing
+        toy.tracker.tell("cell: ends")
+        toy.tracker.tell("cell: begins")
+        toy.tracker.tell("cell: ends")  # a cell that does nothing
     return {}
 
 
@@ -117,7 +117,7 @@ def the_same_goes_on(toy):
 def another_begins_anew(toy):
     model, optimizer = training()
     fit(model, optimizer, loader(5))
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     other, its_optimizer = training()
     batches = loader(2)
     fit(other, its_optimizer, batches)
@@ -137,11 +137,11 @@ def a_second_one_in_the_same_cell_goes_on(toy):
 def a_cell_that_evaluates(toy):
     model, optimizer = training()
     fit(model, optimizer, loader())
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     model.eval()
     with torch.no_grad():
         model(torch.ones(8, 8))
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     model.train()
     fit(model, optimizer, loader())
     return {}
@@ -152,7 +152,7 @@ def a_training_on_another_thread(toy):
     thread = threading.Thread(target=fit, args=(*training(), loader()))
     thread.start()
     thread.join()
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     return {}
 
 
@@ -160,10 +160,10 @@ def a_training_on_another_thread(toy):
 def a_gan_that_is_interrupted_between_its_optimizers(toy):
     (one, first), (other, second) = training(), training()
     fit_both(one, first, other, second, 3)
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     one(torch.ones(8, 8)).sum().backward()
     first.step()  # … and the interrupt comes
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     fit_both(one, first, other, second, 3)
     return {}
 
@@ -172,7 +172,7 @@ def a_gan_that_is_interrupted_between_its_optimizers(toy):
 def tried_out_before_it_trains(toy):
     model, optimizer = training()
     model(torch.ones(8, 8)).sum().backward()
-    toy.tracker.cell_ends()
+    toy.tracker.tell("cell: ends")
     fit(model, optimizer, loader())
     return {}
 
@@ -183,7 +183,7 @@ def a_gan_that_is_read_between_its_optimizers(toy):
     fit_both(one, first, other, second, 3)
     one(torch.ones(8, 8)).sum().backward()
     first.step()
-    toy.tracker.flush()
+    toy.tracker.tell("cell: flush")
     fit_both(one, first, other, second, 3)
     return {}
 
@@ -198,7 +198,7 @@ def fit_both(one, first, other, second, steps):
 
 def told(toy):
     return {
-        "steps": toy.tracker.steps,
+        "steps": toy.tracker.meter.steps,
         "anew": toy.anew,
         "asides": toy.asides,
         "failures": toy.failures,

@@ -19,7 +19,7 @@ def declared(steps):
 
     def decorate(function):
         def heard(toy):
-            explicit.listener = toy.tracker
+            explicit.tell = toy.tracker.tell
             return function(toy)
 
         heard.__name__ = function.__name__
@@ -193,7 +193,7 @@ def off_and_on(toy):
 
     def flip(step):
         if step in (10, 20):
-            toy.tracker.active = step == 20
+            toy.tracker.meter.active = step == 20
 
     toy.at_border = flip
     for batch in data(320):

@@ -41,7 +41,7 @@ def main(path):
 def spawned(rank, path):
     toy = watched()
     main("/dev/null")
-    Path(f"{path}.{rank}").write_text(f"{toy.tracker.steps} {toy.failures}")
+    Path(f"{path}.{rank}").write_text(f"{toy.tracker.meter.steps} {toy.failures}")
 
 
 if __name__ == "__main__":
@@ -50,7 +50,7 @@ if __name__ == "__main__":
     if way == "watched":
         toy = watched()
         main(path)
-        print(toy.tracker.steps, toy.failures, file=sys.stderr)
+        print(toy.tracker.meter.steps, toy.failures, file=sys.stderr)
         torch.multiprocessing.spawn(spawned, (path,))
     else:
         main(path)

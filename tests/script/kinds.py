@@ -3,11 +3,15 @@
 Parts that take their time do so by a fake clock, so that their phases are longer than all else.
 """
 
+import copy
+from unittest.mock import patch
+
 import torch
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 
+from gpudash.script import discovery
 from tests.script.shape import Net, data, made, shape, takes
 
 
@@ -126,6 +130,32 @@ def rollouts_into_a_loader(toy):
         acts(agent)
         for x, y in data():
             learn(agent, optimizer, x, y)
+
+
+@shape(18)
+def answers_prompts(toy):
+    """As in GRPO: the model that trains generates from each batch, a frozen one judges."""
+    model, optimizer = made()
+    judge = Net().eval()
+    for _ in range(3):
+        for x, y in data():
+            with torch.no_grad():
+                for _ in range(4):
+                    model(x)
+                    takes()
+                judge(x)
+            learn(model, optimizer, x, y)
+
+
+@shape(18)
+def draws_previews(toy):
+    """As in diffusers: between epochs the model makes pictures, in training mode, a few at once."""
+    model, optimizer = made()
+    batches = data()
+    for _ in range(3):
+        for x, y in batches:
+            learn(model, optimizer, x, y)
+        acts(model)
 
 
 @shape(20)
@@ -249,13 +279,31 @@ def critic_steps_thrice_on_a_batch(toy):
     learn_against(3, 1)
 
 
+one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
+
+
+def learn_anew(model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+
+
 @shape(60)
+@one_search
 def many_models(toy):
-    """As in a search over settings; models and optimizers are released in between."""
-    for width in range(8, 20):
-        model, optimizer = made(width)
-        for _ in range(5):
-            learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+    """As in a search or in k-fold: each model is new, or copied, and released in between."""
+    first = Net()
+    for number in range(12):
+        learn_anew(copy.deepcopy(first) if number % 2 else Net())
+
+
+@shape(10)
+@one_search
+def made_unseen(toy):
+    learn_anew(Net())
+    unseen = nn.Linear.__new__(nn.Linear)
+    unseen.__dict__ |= vars(nn.Linear(8, 2))
+    learn_anew(unseen)
 
 
 class Sequences(nn.Module):

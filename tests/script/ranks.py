@@ -269,7 +269,7 @@ def also(toy, action):
 
 def look(toy, collectives, _step):
     """Measure every step, and read the collectives while the model exists."""
-    toy.tracker.clock._phases_every_s = 0.0
+    toy.tracker.meter.clock._phases_every_s = 0.0
     collectives.append(toy.tracker.collectives())
 
 
@@ -283,7 +283,7 @@ def one_rank(rank, folder, ranks, shapes):
     for name, shape in shapes.items():
         toy.clear()
         toy.tracker.reset()
-        toy.tracker.active = True
+        toy.tracker.meter.active = True
         collectives = []
         toy.at_border = partial(look, toy, collectives)
         torch.manual_seed(0)
@@ -291,7 +291,7 @@ def one_rank(rank, folder, ranks, shapes):
         toy.tracker.finish()
         toy.look()
         results[name] = more | {
-            "steps": toy.tracker.steps,
+            "steps": toy.tracker.meter.steps,
             "found": toy.founds[-1],
             "failures": toy.failures,
             "collectives": collectives[-1:],

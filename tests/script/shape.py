@@ -1,6 +1,5 @@
 """What trainings of many shapes have in common, and how the tests run them in one process."""
 
-import gc
 import time
 
 import torch
@@ -12,8 +11,8 @@ from gpudash.instrument import timestamps
 from gpudash.instrument.clock import Clock
 from gpudash.instrument.loss import HostLoss
 from gpudash.metrics import phases_ms
-from gpudash.script import batches, counting, ends, patches, steps, tracker
-from tests.script.toy import watched
+from gpudash.script import batches, counting, declared, meter, passes, steps
+from tests.script.toy import results, watched
 
 torch.set_num_threads(1)
 SHAPES = {}
@@ -59,7 +58,7 @@ def use(clock, *modules):
     """Have the tracker and these modules read this fake clock."""
     global passing  # noqa: PLW0603  # of this process
     passing = clock
-    for module in (batches, counting, ends, patches, steps, tracker, *modules):
+    for module in (batches, counting, declared, meter, passes, steps, *modules):
         module.time = clock
 
 
@@ -123,52 +122,38 @@ def train(names, *, together=False, slowly=False):
     `together`: similar steps are timed together. `slowly`: parts of steps take their time.
     """
     toy = watched()
-    toy.tracker.may_skip = together
     if together:
         use(Passing(TICK_MS))
     if slowly:
         use(clock := Passing(SHORT_TICK_MS), timestamps)
-        steps.instruments = clock.instruments
-    results = {}
-    for name in sorted(names, key=keeps_optimizers):
-        run, expected = SHAPES[name]
-        toy.clear()
-        gc.collect()
-        toy.tracker.reset()
-        toy.tracker.active = True
-        torch.compiler.reset()
-        if torch._dynamo.utils:
-            torch._dynamo.utils.counters.clear()
-        more = run(toy) or {}
-        toy.tracker.finish()
-        if toy.tracker.clock is not None:
-            toy.look()
-        results[name] = (
-            expected
-            | more
-            | {
-                "steps": toy.tracker.steps,
-                "found": toy.founds,
-                "samples": toy.tracker.samples,
-                "feeds": toy.feeds,
-                "complete": toy.complete,
-                "borders": toy.borders,
-                "closed": toy.closed,
-                "asides": toy.asides,
-                "failures": toy.failures,
-                "reported_losses": toy.losses,
-                "untimed": [one._asdict() for one in toy.untimed],
-                "records": [
-                    {
-                        **{
-                            name: getattr(one, name)
-                            for name in ("step", "count", "step_ms", "samples", "tokens")
-                        },
-                        **one.values,
-                        "phases_ms": phases_ms(one.values),
-                    }
-                    for one in toy.records
-                ],
+        meter.instruments = clock.instruments
+    cases = {name: SHAPES[name][0] for name in sorted(names, key=keeps_optimizers)}
+    found = results(toy, cases, told, together=together)
+    return {name: SHAPES[name][1] | one for name, one in found.items()}
+
+
+def told(toy):
+    return {
+        "steps": toy.tracker.meter.steps,
+        "found": toy.founds,
+        "samples": toy.tracker.meter.samples,
+        "feeds": toy.feeds,
+        "complete": toy.complete,
+        "borders": toy.borders,
+        "closed": [one.step for one in toy.records],
+        "asides": toy.asides,
+        "failures": toy.failures,
+        "reported_losses": toy.losses,
+        "untimed": [one._asdict() for one in toy.untimed],
+        "records": [
+            {
+                **{
+                    name: getattr(one, name)
+                    for name in ("step", "count", "step_ms", "samples", "tokens")
+                },
+                **one.values,
+                "phases_ms": phases_ms(one.values),
             }
-        )
-    return results
+            for one in toy.records
+        ],
+    }

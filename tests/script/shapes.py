@@ -20,7 +20,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from gpudash.instrument.guard import OURS
-from gpudash.script import counting, explicit, patches
+from gpudash.script import counting, explicit, patches, tracker
 from tests.script import (  # noqa: F401  # they add theirs
     shapes_compiled,
     shapes_fed,
@@ -83,16 +83,13 @@ def works_after_a_checkpoint(toy):
 
 
 def fails_once_trained(toy, steps):
-    def fail(step):
-        if step == steps:
-            toy.at_border, toy.tracker.called = lambda _step: None, failing
-
     def failing(*args):
-        del toy.tracker.called
-        toy.tracker.fail("forward", ZeroDivisionError("ours"))
-        return False
+        if toy.tracker.meter.steps < steps:
+            return begins(*args)
+        tracker.HANDLERS["forward: begins"] = begins
+        raise ZeroDivisionError("ours")
 
-    toy.at_border = fail
+    begins, tracker.HANDLERS["forward: begins"] = tracker.HANDLERS["forward: begins"], failing
 
 
 def what_failed(toy):
@@ -299,14 +296,14 @@ def acts_before_it_learns(toy):
 
 @shape(40)
 def declares_its_later_steps(toy):
-    explicit.listener = toy.tracker
+    explicit.tell = toy.tracker.tell
     model, optimizer = made()
     waiting = iter(data(8 * 40))
     for number in range(40):
         with explicit.step() if number >= 25 else nullcontext():
             backward(model, next(waiting))
             optimizer.step()
-    explicit.listener = None
+    explicit.tell = None
 
 
 @shape(10)
@@ -352,13 +349,13 @@ def a_graph_replayed(toy):
         step()
     graph, idle = torch.nn.Identity(), torch.nn.Identity()
     for one, run in ((graph, step), (idle, lambda: model(batch[0]))):
-        toy.tracker.capture_begins()
+        toy.tracker.tell("CUDA graph: capture begins")
         run()
-        toy.tracker.capture_ends(one)
+        toy.tracker.tell("CUDA graph: capture ends", one)
     for _ in range(17):
-        assert not toy.tracker.replay_begins(idle)
-        assert toy.tracker.replay_begins(graph)
-        toy.tracker.replay_ends(graph)
+        assert not toy.tracker.tell("CUDA graph: replay begins", idle)
+        assert toy.tracker.tell("CUDA graph: replay begins", graph)
+        toy.tracker.tell("CUDA graph: replay ends", graph)
 
 
 @shape(45)

@@ -83,14 +83,14 @@ def all_in_fast_code(toy):
 
     def flip(step):
         if step in (3, 30):
-            toy.tracker.active, toy.tracker.border_at = step == 30, 30
+            toy.tracker.meter.active, toy.tracker.meter.border_at = step == 30, 30
 
     @torch.compile(backend="eager")
     def learn(waiting):
         backward(model, next(waiting))
         optimizer.step()
 
-    toy.at_border, toy.tracker.border_at = flip, 3
+    toy.at_border, toy.tracker.meter.border_at = flip, 3
     waiting = iter(data(8 * 40))
     for _ in range(40):
         learn(waiting)

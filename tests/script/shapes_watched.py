@@ -15,10 +15,10 @@ def switched_off_and_on(toy):
 
     def flip(step):
         if step in (10, 20):
-            toy.tracker.active = step == 20
-            toy.tracker.border_at = 20
+            toy.tracker.meter.active = step == 20
+            toy.tracker.meter.border_at = 20
 
-    toy.at_border, toy.tracker.border_at = flip, 10
+    toy.at_border, toy.tracker.meter.border_at = flip, 10
     for _ in range(40):
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
@@ -31,23 +31,23 @@ def switched_off_and_looked_at_closely(toy):
 
     def flip(step):
         if step in (10, 30):
-            toy.tracker.active, toy.tracker.closely_until = step == 30, 30
+            toy.tracker.meter.active, toy.tracker.meter.closely_until = step == 30, 30
 
-    toy.at_border, toy.tracker.border_at = flip, 10
+    toy.at_border, toy.tracker.meter.border_at = flip, 10
     for _ in range(40):
         backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
         optimizer.step()
-    toy.tracker.closely_until = 0
+    toy.tracker.meter.closely_until = 0
 
 
 @shape(400, asked=[123, 257])
 def borders_asked_for(toy):
     model, optimizer = made()
-    toy.tracker.border_at = 123
+    toy.tracker.meter.border_at = 123
     for batch in data(3200):
         backward(model, batch)
         if toy.borders and toy.borders[-1] == 123:
-            toy.tracker.border_at = 257
+            toy.tracker.meter.border_at = 257
         optimizer.step()
 
 
@@ -112,7 +112,7 @@ def lever_on_calls(toy):
         if step == 10:
             toy.newest.roots[0].around = lambda call: calls.append(1) or call
 
-    toy.at_border, toy.tracker.border_at = put, 10
+    toy.at_border, toy.tracker.meter.border_at = put, 10
     for batch in data(40 * 8):
         backward(model, batch)
         optimizer.step()

@@ -70,7 +70,7 @@ def shape(function):
 
 
 def note(toy, steps):
-    toy.tracker.clock._collectives_every_s = 0.0  # time each step from now on
+    toy.tracker.meter.clock._collectives_every_s = 0.0  # time each step from now on
     found = toy.tracker.collectives()
     *counted, ms = [sum(each) for each in zip(*CALLED, strict=True)]
     times = {"reported": found.ms, "exposed": found.exposed_ms, "counted": ms}

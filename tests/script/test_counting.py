@@ -36,8 +36,8 @@ class Tracker:
             due_s=due_s,
         )
         self.left = []
-        self.next = count_batches(self, self._advance, self._followed)
-        _, self.step_ends = count_steps(self)
+        self.next = count_batches(self.counting, self.tell, self._advance, self._followed)
+        _, self.step_ends = count_steps(self.counting, self.tell)
 
     def _advance(self, loader):
         if isinstance(loader.batch, Exception):
@@ -48,17 +48,10 @@ class Tracker:
         self.left.append("followed")
         return loader.batch
 
-    def optimizer_ends(self, _optimizer):
-        self.left.append("step")
-
-    def batch_asked(self, _iterator):
+    def tell(self, event, *about):
+        if event != "DataLoader: asked":
+            self.left.append((event, about[-1] is not None))
         return True
-
-    def batch_arrived(self, _iterator, _batch, asked_s):
-        self.left.append(("batch", asked_s is not None))
-
-    def batch_failed(self, _iterator, asked_s):
-        self.left.append(("failed", asked_s is not None))
 
     def get(self, batch):
         self.loader.batch = batch
@@ -82,7 +75,7 @@ def test_a_step_is_counted_and_the_next_one_has_not_begun():
 def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     tracker = Tracker(**why)
     tracker.step_ends(None, (), {})
-    assert (tracker.counting.steps, tracker.left) == (10, ["step"])
+    assert (tracker.counting.steps, tracker.left) == (10, [("optimizer: ends", False)])
 
 
 def test_another_thread_is_left_to_the_tracker():
@@ -91,7 +84,7 @@ def test_another_thread_is_left_to_the_tracker():
     tracker.elsewhere(lambda: tracker.step_ends(None, (), {}))
     tracker.elsewhere(lambda: tracker.get([torch.ones(2)]))
     assert (tracker.counting.steps, tracker.counting.next_begun) == (10, False)
-    assert tracker.left == ["step", "followed"]
+    assert tracker.left == [("optimizer: ends", False), "followed"]
 
 
 def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tracker():
@@ -104,7 +97,7 @@ def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tra
     others = {"x": torch.ones(8)}, torch.ones(8), [], [torch.tensor(1.0)], ["x"]
     for other in others:
         assert tracker.get(other) is other
-    assert tracker.left == [("batch", True)] * len(others)
+    assert tracker.left == [("DataLoader: arrived", True)] * len(others)
     tally.fetched = None  # an earlier batch had no known size
     tracker.get([torch.ones(8)])
     assert (tally.fetched, tally.batches) == (None, 3)
@@ -114,7 +107,7 @@ def test_the_end_of_a_loader_is_left_to_the_tracker_with_the_wait_for_it():
     tracker = Tracker()
     with pytest.raises(StopIteration):
         tracker.get(StopIteration())
-    assert tracker.left == [("failed", True)]
+    assert tracker.left == [("DataLoader: failed", True)]
 
 
 def test_steps_that_were_closed_during_a_wait_do_not_get_it():
@@ -126,8 +119,8 @@ def test_steps_that_were_closed_during_a_wait_do_not_get_it():
         return advance(loader)
 
     tracker.loader.batch = [torch.ones(2)]
-    count_batches(tracker, closes, tracker._followed)(tracker.loader)
-    assert tracker.left == [("batch", False)]
+    count_batches(tracker.counting, tracker.tell, closes, tracker._followed)(tracker.loader)
+    assert tracker.left == [("DataLoader: arrived", False)]
 
 
 def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():

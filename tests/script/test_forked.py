@@ -15,7 +15,7 @@ class Event:
 
 driver = Driver(Rendezvous(Path()), (), None)
 driver.tracker = tracker = Tracker(driver)
-tracker.clock, driver._reports = Event(), Event()
+tracker.meter.clock, driver._reports = Event(), Event()
 if not os.fork():
     driver.forget()
     tracker.forget()

@@ -53,6 +53,7 @@ def test_the_number_of_steps_is_exact(every, name, how):
         ("slow_augmentation", "your_code"),
         ("batch_of_another_device", "copy"),
         ("target_in_each_step", "frozen"),
+        ("answers_prompts", "rollout"),
         ("target_computed_by_hand", "your_code"),
         *LATE.items(),
     ],
@@ -83,6 +84,9 @@ def test_only_the_last_of_several_environments_steps_counts_as_the_loss(results)
             "an optimizer of fastai, roots 2 × Net, 2 backward passes a step, a loader of fastai",
         ),
         ("library_between_two_trainings", "AdamW, root Net, 1 backward pass a step, no DataLoader"),
+        ("answers_prompts", "root Net, frozen Net, 1 backward"),
+        ("answers_prompts", "calls without gradients before a step taken for a rollout"),
+        ("made_unseen", "root unknown (gpudash stopped looking for models: it took too long), "),
         ("rollouts", "calls without gradients before a step taken for a rollout"),
         ("forward_of_no_part", "root Net (no call seen: its forward pass is in your code)"),
     ],
@@ -119,6 +123,18 @@ def test_a_rollout_is_a_part_of_the_step_after_it_and_no_evaluation(results, nam
             assert acted_ms == 0
 
 
+def test_previews_between_epochs_are_asides_and_no_part_of_a_step(results):
+    one = results["draws_previews"]
+    assert one["asides"] == [
+        ["evaluation", 6],
+        [None, 6],
+        ["evaluation", 12],
+        [None, 12],
+        ["evaluation", 18],
+    ]
+    assert max(step["step_ms"] for step in one["records"]) < LONG_MS
+
+
 def test_acting_before_each_step_is_a_rollout_from_the_first_on(results):
     one = results["acts_before_it_learns"]
     assert one["asides"] == []
@@ -149,9 +165,9 @@ def test_samples_are_those_that_the_backward_pass_is_about_or_unknown(every, nam
     assert {one["samples"] and one["samples"] / one["count"] for one in records} == {samples}
 
 
-def test_the_ninth_model_of_a_process_is_found_as_the_first(results):
+def test_each_model_of_a_process_is_found_as_the_first(results):
     one = results["many_models"]
-    assert "root Net" in one["found"][-1]
+    assert all("root Net, " in line for line in one["found"])
     assert one["records"][-1]["samples"] == 16
 
 

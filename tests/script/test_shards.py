@@ -92,11 +92,13 @@ class Recorder:
     """Notes what is moved, and the borders of collectives that are timed."""
 
     def __init__(self, *, is_timed=False):
-        self.moved, self.happened = [], []
-        self.wait_begins = self.wait_ends = lambda: False
-        self.collectives_begin, self.collectives_are_timed = lambda: True, lambda: is_timed
-        self.collectives_end = self.moved.append
-        self.collective_border = lambda: self.happened.append("border")
+        self.moved, self.happened, self._is_timed = [], [], is_timed
+
+    def tell(self, event, *moved):
+        self.moved += moved
+        if event == "communication: border":
+            self.happened.append("border")
+        return event == "communication: collectives begin" or self._is_timed
 
 
 class Comm:
@@ -162,7 +164,7 @@ def hooked(torchs):
 
     def hook(gather=gather, *, is_timed=False):
         place, recorder = torchs(gather, reduce), Recorder(is_timed=is_timed)
-        assert hook_collectives(recorder)
+        assert hook_collectives(recorder.tell)
         return place, recorder
 
     return hook
@@ -212,7 +214,7 @@ def test_a_torch_with_other_signatures_is_not_patched(torchs):
         """The argument has another name."""
 
     place = torchs(gather, whole)
-    assert not hook_collectives(Recorder())
+    assert not hook_collectives(Recorder().tell)
     assert place.foreach_all_gather is gather
     assert place.foreach_reduce is whole
 
@@ -229,7 +231,7 @@ def test_an_unexpected_result_is_unknown_and_harmless(hooked):
 def test_bytes_are_unknown_once_the_script_has_replaced_a_function(hooked):
     place, recorder = hooked()
     place.foreach_reduce = reduce
-    assert not hook_collectives(recorder)
+    assert not hook_collectives(recorder.tell)
 
 
 class FSDPModule(nn.Linear):
@@ -252,7 +254,7 @@ def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(
     torchs, kinds, moved, put_in
 ):
     torchs(gather, reduce)
-    sync = GradientSync(Recorder(), lambda: None)
+    sync = GradientSync(Recorder().tell)
     sync.update([kind(2, 2) for kind in kinds])
     times = CollectiveTimes(5.0, 2.0)
     assert sync.collectives(times) == (None, None, None, None)
@@ -264,4 +266,4 @@ def test_the_bytes_of_a_step_are_known_only_if_all_collectives_are_counted(
 
 def test_nothing_is_counted_without_fully_shard(monkeypatch):
     monkeypatch.delitem(sys.modules, PARAM_GROUP, raising=False)
-    assert not hook_collectives(Recorder())
+    assert not hook_collectives(Recorder().tell)

@@ -11,16 +11,16 @@ class Tracker:
     """A tracker that reports nothing."""
 
     def __init__(self, observer: Driver) -> None:
-        self.observer, self.failed = observer, None
+        self.observer, self.failed, self.meter = observer, None, self
         self.clock = self.losses = None
-        self.active = True
+        self.active, self.tell = True, print
 
 
 def test_tracker_and_driver_are_connected_and_reset_in_a_forked_child(
     tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setattr(entry, "Tracker", Tracker)
-    monkeypatch.setattr(explicit, "listener", None)
+    monkeypatch.setattr(explicit, "tell", None)
     patched: list[Tracker] = []
     monkeypatch.setattr(entry, "patch", patched.append)
     answering: list[Rendezvous] = []
@@ -30,7 +30,7 @@ def test_tracker_and_driver_are_connected_and_reset_in_a_forked_child(
     (tracker,) = patched
     assert tracker.observer.tracker is tracker
     assert tracker.failed == tracker.observer.failed
-    assert explicit.listener is tracker
+    assert explicit.tell == tracker.tell
     child = os.fork()
     if not child:
         os._exit(tracker.active)

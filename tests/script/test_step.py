@@ -12,26 +12,12 @@ from gpudash.script import explicit
 from tests.test_imports import loaded_by
 
 
-class Listener:
-    """Writes down what it is told."""
-
-    def __init__(self):
-        self.told = []
-
-    def step_begins(self):
-        self.told.append("begins")
-        return False
-
-    def step_ends(self, samples, tokens, counts):
-        self.told.append((samples, tokens, counts))
-        return False
-
-
 @pytest.fixture
 def told(monkeypatch):
-    listener = Listener()
-    monkeypatch.setattr(explicit, "listener", listener)
-    return listener.told
+    """Writes down what the tracker is told."""
+    found = []
+    monkeypatch.setattr(explicit, "tell", lambda _event, *what: found.append(what or "begins"))
+    return found
 
 
 @pytest.fixture
@@ -68,7 +54,7 @@ def test_outside_of_a_run_it_does_nothing_and_imports_neither_torch_nor_msgspec(
 
 
 def test_outside_of_a_run_an_exception_passes_through(monkeypatch):
-    monkeypatch.setattr(explicit, "listener", None)
+    monkeypatch.setattr(explicit, "tell", None)
     with pytest.raises(KeyError, match="mine"), gpudash.step():
         raise KeyError("mine")
 

@@ -15,9 +15,8 @@ class Toy:
         self.clear()
 
     def clear(self):
-        self.founds, self.borders, self.closed, self.asides, self.records = [], [], [], [], []
-        self.untimed, self.failures, self.newest = [], [], None
-        self.anew = []
+        self.founds, self.borders, self.asides, self.records = [], [], [], []
+        self.untimed, self.failures, self.anew, self.newest = [], [], [], None
         self.losses, self.feeds, self.complete = [], [], []
         self.at_border = lambda step: None
 
@@ -29,42 +28,46 @@ class Toy:
 
     def border(self, step):
         self.borders.append(step)
+        self.look()
         self.at_border(step)
 
-    def step(self, step):
-        self.closed.append(step)
-        self.look()
-
     def aside(self, why):
-        self.asides.append((why, self.tracker.steps))
+        self.asides.append((why, self.tracker.meter.steps))
 
     def flush(self):
         self.look()
 
     def begins_anew(self):
-        self.anew.append(self.tracker.steps)
+        self.anew.append(self.tracker.meter.steps)
 
     def idle(self):
         pass
 
     def look(self):
-        for record, loss in self.tracker.clock.finished():
+        for record, loss in self.tracker.meter.clock.finished():
             self.records.append(record)
             self.losses.append(None if loss is None else float(loss))
-        self.untimed += self.tracker.clock.counted()
+        self.untimed += self.tracker.meter.clock.counted()
 
 
-def results(toy, cases, told):
-    """Run each case as a training of its own; return by its name what `told` and it return."""
+def results(toy, cases, told, *, together=False):
+    """Run each case as a training of its own; return by its name what `told` and it return.
+
+    `together`: similar steps are timed together.
+    """
     found = {}
     for name, run in cases.items():
         toy.clear()
         gc.collect()
         toy.tracker.reset()
-        toy.tracker.active, toy.tracker.may_skip = True, False
-        more = run(toy)
+        toy.tracker.meter.active, toy.tracker.meter.may_skip = True, together
+        torch.compiler.reset()
+        if torch._dynamo.utils:
+            torch._dynamo.utils.counters.clear()
+        more = run(toy) or {}
         toy.tracker.finish()
-        toy.look()
+        if toy.tracker.meter.clock is not None:
+            toy.look()
         found[name] = told(toy) | more
     return found
 

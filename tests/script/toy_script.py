@@ -92,6 +92,7 @@ class Script:
 
     def __init__(self, folder: Path, world_size: int = 1) -> None:
         self.clock, self.losses = instruments(torch.device("cpu"), PHASES)
+        self.running = self.clock
         self.closely_until = 0.0
         self.border_at = 0
         self.redirects: WeakKeyDictionary = WeakKeyDictionary()
@@ -100,7 +101,7 @@ class Script:
         self.failed: Callable[[str, BaseException], None] = lambda *_: None
         self.levers: FakeLevers | None = None
         self.driver = Driver(Rendezvous(folder), PHASES, self._levers)
-        self.driver.tracker = self
+        self.driver.tracker = self.meter = self
         self.steps = 0
         self.samples: int | None = None
         self.first_began_s: float | None = None
@@ -155,7 +156,6 @@ class Script:
         self.steps += 1
         if active:
             self.clock.end(self.steps, samples=len(batch), loss=loss.detach())
-            self.driver.step(self.steps)
         self.driver.border(self.steps)
 
     def until(self, condition: Callable[[], object], pace_s: float = 0.002) -> None:

@@ -20,7 +20,6 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import NewestCall
-from gpudash.script import tracker
 from tests.script.toy import results, watched
 
 torch.set_num_threads(1)
@@ -200,7 +199,7 @@ class Twice(torch.optim.SGD):
 def step_of_the_base(toy):
     """Both steps call hooks, but count as one, measured in full or not."""
     model = Net()
-    toy.tracker.may_skip = True
+    toy.tracker.meter.may_skip = True
     sgd(Net())  # hooks the base
     optimizer = Twice(model.parameters(), lr=0.1)
     for _ in range(4):
@@ -237,7 +236,7 @@ def loader_of_another_thread(_toy):
 
 def moved(toy):
     """Put a lever around the calls of the roots."""
-    levers = ScriptLevers(toy.newest, toy.tracker.redirects)
+    levers = ScriptLevers(toy.newest, toy.tracker.meter.redirects)
     for root in toy.newest.roots:
         root.newest = NewestCall((BATCH,), {})
     levers.enter(levers.resolve({"precision": "bf16"}))
@@ -445,7 +444,7 @@ def begun_anew(toy):
     optimizer = sgd(model)
     fit(model, optimizer)
     toy.tracker.reset()
-    toy.tracker.may_skip = False
+    toy.tracker.meter.may_skip = False
     fit(model, optimizer)
     fit(model, optimizer)
     return {"called": [root.was_called for root in toy.newest.roots]}
@@ -467,8 +466,8 @@ def autocast_later(toy):
 
 def told(toy):
     return {
-        "steps": toy.tracker.steps,
-        "samples": toy.tracker.samples,
+        "steps": toy.tracker.meter.steps,
+        "samples": toy.tracker.meter.samples,
         "found": toy.founds,
         "failures": toy.failures,
     }
@@ -476,7 +475,6 @@ def told(toy):
 
 def main():
     toy = watched()
-    tracker.LOSS_EVERY_S = 0.0  # each is kept
     print(json.dumps(results(toy, {name: run for name, (run, _) in CASES.items()}, told)))
 
 
