@@ -149,6 +149,11 @@ class TrainingJob(Source):
         return self.held.exit_code
 
     @property
+    def was_stopped(self) -> bool:
+        """Whether gpudash has asked it to end, before it was seen to have ended."""
+        return self._stops > 0
+
+    @property
     def last_lines(self) -> tuple[str, ...]:
         """Empty unless a keeper has the command's terminal."""
         return self._lines.newest
