@@ -170,6 +170,7 @@ class TrainingJob(Source):
         if not self.held.over:
             self._report_progress()
             if not self.is_ours:  # whose end says what becomes of its processes
+                found += self._relayed(self._processes.departed())
                 self._waiting += self._processes.notices()
             return [*found, *self._own()]
         while more := self._of_training():
@@ -214,7 +215,7 @@ class TrainingJob(Source):
         if self._turn is not None and self._turn.look() and self.is_away:
             parting, self.is_behind = self._processes.let_go(), True
             self._turn.give_way()
-            return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in parting]
+            return self._relayed(parting)
         found = []
         for envelope in () if self.is_away else self._processes.read():
             body, rank = envelope.body, envelope.rank
@@ -250,6 +251,9 @@ class TrainingJob(Source):
             until_s = max((step.finished_s for step in report.steps), default=newest.until_s)
             newest = replace(newest, steps=report.total_steps, until_s=until_s)
             self.trainings = (*before, newest)
+
+    def _relayed(self, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in envelopes]
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1

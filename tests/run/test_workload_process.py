@@ -15,11 +15,13 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
-from gpudash.run import workload_process
+from gpudash.run import keeper, workload_process
 from gpudash.run.job import TrainingJob
 from gpudash.run.lines import READ_BYTES, TURN_BYTES
 from gpudash.run.workload_process import WorkloadProcess, job_of
+from tests.lives import told_by
 from tests.waiting import until
+from tests.worker_double import start_double
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -74,6 +76,17 @@ def test_a_worker_that_no_signal_ends_is_waited_for_no_longer_than_said(monkeypa
     finally:
         os.killpg(worker.pid, signal.SIGKILL)
         worker._process.wait()
+
+
+def test_the_end_of_a_training_that_is_read_late_is_as_it_says(monkeypatch):
+    monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
+    job = start_double(Plan(workload="encdec", settings={}, steps=20))
+    told = []
+    until(lambda: told.extend(job.read()) or told_by(told, "finished"))
+    until(lambda: keeper.began_ticks(job.held.pid) < 0)
+    until(lambda: told.extend(job.read()) or job.ended())
+    job.close()
+    assert not told_by(told, "parted")
 
 
 def open_files() -> set[str]:
