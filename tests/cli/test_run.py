@@ -517,10 +517,10 @@ def attached_to(monkeypatch):
     def call(**how):
         for place, value in (
             ("gpudash.cli.attach.choose", run),
-            ("gpudash.cli.stdout.on_terminal", True),
             ("gpudash.cli.run_command.listen", None),
             ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
             ("gpudash.cli.dashboard.show", left),
+            ("gpudash.cli.stdout.on_terminal", True),  # last: those imported now would keep it
         ):
             monkeypatch.setattr(place, lambda *_, _value=value, **__: _value)
         return attach.main(SimpleNamespace(run=None, rate=1.0, command=(), price=None))
