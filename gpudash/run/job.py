@@ -167,15 +167,16 @@ class TrainingJob(Source):
             return []
         # numbered in the order of sending: the normaliser drops older numbers
         found = [*self._own(), *self._output(), *self._of_training()]
-        if not self.held.over:
+        if self.held.over:
+            while more := self._of_training():
+                found += more
+            self._end()
+        else:
             self._report_progress()
             if not self.is_ours:  # whose end says what becomes of its processes
                 found += self._relayed(self._processes.departed())
                 self._waiting += self._processes.notices()
-            return [*found, *self._own()]
-        while more := self._of_training():
-            found += more
-        return [*found, *self._own(), *self._end()]
+        return [*found, *self._own()]
 
     def send(self, command: AnyCommand, /) -> None:
         if isinstance(command, Stop) and not self.is_ours:
@@ -299,17 +300,16 @@ class TrainingJob(Source):
 
     # ── the end ─────────────────────────────────────────────────────────────────────────
 
-    def _end(self) -> Iterable[Envelope]:
-        now_s, why = time.monotonic(), self.how_it_ended()
+    def _end(self) -> None:
+        self._why = self.how_it_ended()
         if self._processes.has_mark("failed"):  # the place is gone soon
             self._failed_why = plain(_why(self._place, "failed"))
-        if self.is_ours:
-            self._why = self._failed_why or why
-            events = [] if self._failed_why else [*self._first_failure()]
+        if not self.is_ours:
+            self._waiting += self._end_of_command(self._why)
+        elif self._failed_why:
+            self._why = self._failed_why
         else:
-            self._why = why
-            events = [*self._end_of_command(now_s, why)]
-        return [self._stamped("training", 0, now_s, event) for event in events]
+            self._waiting += self._first_failure()
 
     def _first_failure(self) -> Iterator[Event]:
         if not self._failures:
@@ -321,8 +321,8 @@ class TrainingJob(Source):
             failure = replace(failure, sentence=f"rank {rank}: {failure.sentence}")
         yield State(at_s=first.at_s, phase="failed", failure=failure)
 
-    def _end_of_command(self, now_s: float, why: str) -> Iterator[Event]:
-        code, until_s = self.held.exit_code, self._processes.parted_s
+    def _end_of_command(self, why: str) -> Iterator[Event]:
+        code, until_s, now_s = self.held.exit_code, self._processes.parted_s, time.monotonic()
         if code == 0 or (code is None and not self.held.lost):
             yield State(
                 at_s=now_s,

@@ -86,9 +86,8 @@ class TrainingProcesses:
     def departed(self) -> list[Envelope]:
         """Return the states of ranks whose process has ended although the command runs on."""
         found, now_s = [], time.monotonic()
-        for gone in [one for one in self._gone if one.has_ended]:
-            if now_s - gone.parted_s <= PATIENCE_S:
-                continue
+        late = [one for one in self._gone if now_s - one.parted_s > PATIENCE_S]
+        for gone in [one for one in late if one.has_ended]:
             self._gone.remove(gone)
             others = "; the others go on" if self._members else ""
             self._sentences.append(f"{gone.described} has ended{others}")
