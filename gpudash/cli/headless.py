@@ -8,7 +8,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from math import inf
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,8 +27,6 @@ from gpudash.snapshot import ENDED, KEPT_LINES, Snapshot, silence, unreadable
 PIPE_EVERY_S = 5.0
 """Seconds between progress lines that do not go to a terminal."""
 REDRAW_S = 0.2
-OWN_END_S = 5.0
-"""Seconds that a command may take to end after its training before it is asked to."""
 OPTIONS = {
     "interval": "interval_s",
     "rate": "rate_hz",
@@ -200,7 +197,6 @@ class StartedTraining:
         self.news = News(quiet=quiet or not self.is_ours)
         self._quiet = quiet
         self._signals: list[int] = []
-        self._trained_s = inf  # when the training was seen to have ended
         self._reported_hang: tuple[str, ...] = ()
 
     @property
@@ -221,7 +217,7 @@ class StartedTraining:
             session.start(self.news)
             try:
                 while not (session.wait(REDRAW_S) or (self.is_ours and len(self._signals) > 1)):
-                    if not is_ending and (self.interrupted or (over() and not self._just_ended())):
+                    if not is_ending and (self.interrupted or over()):
                         is_ending = True
                         self._end(session)
                     printer.show(self.news)
@@ -247,13 +243,6 @@ class StartedTraining:
 
     def close(self) -> None:
         """Release what was made for it, once its session is closed."""
-
-    def _just_ended(self) -> bool:
-        """Whether the training has just ended: then what held it may end by itself."""
-        if self.news.snapshot.state not in ENDED:
-            return False
-        self._trained_s = min(self._trained_s, time.monotonic())
-        return time.monotonic() < self._trained_s + OWN_END_S
 
     def _report_hang(self) -> None:
         hang = self.news.snapshot.hang

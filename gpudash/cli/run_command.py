@@ -1,12 +1,12 @@
 """`gpudash run`: run the user's command, on the dashboard or with its streams untouched."""
 
 import argparse
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 from gpudash.addresses import to_connect, to_listen
 from gpudash.cli.dashboard import ScreenResult, check_record_options, opening, show
-from gpudash.cli.stdout import complain, on_terminal, say
+from gpudash.cli.stdout import ask, complain, on_terminal, say
 from gpudash.cli.user_training import UserTraining, in_shell, own_failures
 from gpudash.errors import Exit, UsageError
 from gpudash.run.command_process import Foreground, keep
@@ -80,8 +80,7 @@ def listen(arguments: argparse.Namespace, *, headless: bool) -> Nodes | None:
     if given is None:
         complain(f"gpudash listens on {nodes.address}; for the other nodes: {VARIABLE}={token}")
         if not headless:  # the screen would hide it
-            with suppress(EOFError):
-                input("Enter opens the dashboard ")
+            ask("Enter opens the dashboard ")
     elif headless and not arguments.quiet:
         complain(f"gpudash listens on {nodes.address}")
     return nodes

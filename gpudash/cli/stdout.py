@@ -3,6 +3,7 @@
 import codecs
 import io
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 
 CLEAR_LINE = "\r\x1b[2K"
+LOOK_S = 0.1
+"""Seconds between looks for a signal while a question waits for its answer."""
 
 
 def make_do(*, ascii_only: bool = False) -> None:
@@ -42,6 +45,14 @@ def _in_ascii(error: UnicodeError) -> tuple[str, int]:
 def on_terminal() -> bool:
     """Return whether all standard streams are a terminal."""
     return all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def ask(question: str) -> str:
+    """Return the line that is typed on the terminal; empty at its end. Raises KeyboardInterrupt."""
+    print(question, end="", file=sys.stderr, flush=True)
+    while not select.select([sys.stdin], [], [], LOOK_S)[0]:
+        pass  # a read would not hear a signal that comes just before it
+    return sys.stdin.readline()
 
 
 def say(text: str, end: str = "\n") -> None:

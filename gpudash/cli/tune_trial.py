@@ -1,7 +1,6 @@
 """`gpudash tune`: find the best levers of a training, and prove them against the start."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -12,7 +11,7 @@ from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
 from gpudash.cli.headless import News
 from gpudash.cli.measure import Course, Ended, measure, training_of
-from gpudash.cli.stdout import complain, on_terminal, say, say_json
+from gpudash.cli.stdout import ask, complain, on_terminal, say, say_json
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
@@ -194,8 +193,7 @@ def _ask(arguments: argparse.Namespace) -> None:
     """Ask on a terminal whether levers may be tried that compute other numbers."""
     is_decided = arguments.numerics or arguments.only or arguments.json or arguments.quiet
     if not is_decided and on_terminal():
-        print(QUESTION, end="", file=sys.stderr, flush=True)
-        arguments.numerics = sys.stdin.readline().strip().lower() in ("y", "yes")
+        arguments.numerics = ask(QUESTION).strip().lower() in ("y", "yes")
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────

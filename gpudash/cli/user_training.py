@@ -77,7 +77,6 @@ class UserTraining(StartedTraining):
         self._claim = Claim(self._place.path) if is_claimed else None
         self._held: CommandProcess | None = None
         self._early_signals: list[int] = []  # to be passed on, but the command is not there yet
-        self._was_stopped = False
         self.job: TrainingJob | None = None
         """The source of the command; None before its start."""
 
@@ -114,7 +113,6 @@ class UserTraining(StartedTraining):
         with suppress(OSError):  # it has ended by itself
             self._place.end()
         session.stop()
-        self._was_stopped = True
 
     def wait(self) -> int:
         assert isinstance(self._held, Foreground)
@@ -125,7 +123,7 @@ class UserTraining(StartedTraining):
     def outcome(self, failure: Failed | None) -> tuple[str, int | None]:  # noqa: ARG002  # its own it tells
         assert self.job
         code = self.job.held.exit_code
-        if code and not (self._was_stopped or self.interrupted):
+        if code and not (self.job.was_stopped or self.interrupted):
             return self.job.how_it_ended(), in_shell(code)
         return self.job.why_no_more(), None
 

@@ -149,6 +149,11 @@ class TrainingJob(Source):
         return self.held.exit_code
 
     @property
+    def was_stopped(self) -> bool:
+        """Whether gpudash has asked it to end, before it was seen to have ended."""
+        return self._stops > 0
+
+    @property
     def last_lines(self) -> tuple[str, ...]:
         """Empty unless a keeper has the command's terminal."""
         return self._lines.newest
@@ -162,14 +167,16 @@ class TrainingJob(Source):
             return []
         # numbered in the order of sending: the normaliser drops older numbers
         found = [*self._own(), *self._output(), *self._of_training()]
-        if not self.held.over:
+        if self.held.over:
+            while more := self._of_training():
+                found += more
+            self._end()
+        else:
             self._report_progress()
             if not self.is_ours:  # whose end says what becomes of its processes
+                found += self._relayed(self._processes.departed())
                 self._waiting += self._processes.notices()
-            return [*found, *self._own()]
-        while more := self._of_training():
-            found += more
-        return [*found, *self._own(), *self._end()]
+        return [*found, *self._own()]
 
     def send(self, command: AnyCommand, /) -> None:
         if isinstance(command, Stop) and not self.is_ours:
@@ -209,7 +216,7 @@ class TrainingJob(Source):
         if self._turn is not None and self._turn.look() and self.is_away:
             parting, self.is_behind = self._processes.let_go(), True
             self._turn.give_way()
-            return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in parting]
+            return self._relayed(parting)
         found = []
         for envelope in () if self.is_away else self._processes.read():
             body, rank = envelope.body, envelope.rank
@@ -245,6 +252,9 @@ class TrainingJob(Source):
             until_s = max((step.finished_s for step in report.steps), default=newest.until_s)
             newest = replace(newest, steps=report.total_steps, until_s=until_s)
             self.trainings = (*before, newest)
+
+    def _relayed(self, envelopes: Iterable[Envelope]) -> list[Envelope]:
+        return [self._stamped(one.source, one.rank, one.sent_s, one.body) for one in envelopes]
 
     def _stamped(self, source: str, rank: int, sent_s: float, body: object) -> Envelope:
         self._seqs[source, rank] += 1
@@ -290,17 +300,16 @@ class TrainingJob(Source):
 
     # ── the end ─────────────────────────────────────────────────────────────────────────
 
-    def _end(self) -> Iterable[Envelope]:
-        now_s, why = time.monotonic(), self.how_it_ended()
+    def _end(self) -> None:
+        self._why = self.how_it_ended()
         if self._processes.has_mark("failed"):  # the place is gone soon
             self._failed_why = plain(_why(self._place, "failed"))
-        if self.is_ours:
-            self._why = self._failed_why or why
-            events = [] if self._failed_why else [*self._first_failure()]
+        if not self.is_ours:
+            self._waiting += self._end_of_command(self._why)
+        elif self._failed_why:
+            self._why = self._failed_why
         else:
-            self._why = why
-            events = [*self._end_of_command(now_s, why)]
-        return [self._stamped("training", 0, now_s, event) for event in events]
+            self._waiting += self._first_failure()
 
     def _first_failure(self) -> Iterator[Event]:
         if not self._failures:
@@ -312,8 +321,8 @@ class TrainingJob(Source):
             failure = replace(failure, sentence=f"rank {rank}: {failure.sentence}")
         yield State(at_s=first.at_s, phase="failed", failure=failure)
 
-    def _end_of_command(self, now_s: float, why: str) -> Iterator[Event]:
-        code, until_s = self.held.exit_code, self._processes.parted_s
+    def _end_of_command(self, why: str) -> Iterator[Event]:
+        code, until_s, now_s = self.held.exit_code, self._processes.parted_s, time.monotonic()
         if code == 0 or (code is None and not self.held.lost):
             yield State(
                 at_s=now_s,

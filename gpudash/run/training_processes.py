@@ -81,8 +81,23 @@ class TrainingProcesses:
                 self._refuse(member)
             if member.ended:
                 self._part_with(member)
-        answers = [*self._commands.turn(self._members), *self._departed(), *self._stacks()]
-        return [*found, *answers]
+        return [*found, *self._commands.turn(self._members), *self._stacks()]
+
+    def departed(self) -> list[Envelope]:
+        """Return the states of ranks whose process has ended although the command runs on."""
+        found, now_s = [], time.monotonic()
+        late = [one for one in self._gone if now_s - one.parted_s > PATIENCE_S]
+        for gone in [one for one in late if one.has_ended]:
+            self._gone.remove(gone)
+            others = "; the others go on" if self._members else ""
+            self._sentences.append(f"{gone.described} has ended{others}")
+            if gone.rank not in self._ranks:  # else another process has the rank
+                parted = State(at_s=gone.parted_s, phase="parted")
+                rank = gone.rank or 0
+                found.append(
+                    Envelope(source="training", rank=rank, seq=0, sent_s=now_s, body=parted)
+                )
+        return found
 
     def notices(self) -> list[Notice]:
         notices = [Notice(text=sentence) for sentence in self._sentences]
@@ -214,22 +229,6 @@ class TrainingProcesses:
             self._gone.append(member)
         if member.node:  # its node refuses it, and its key never comes again
             self._refused.discard(member.key)
-
-    def _departed(self) -> list[Envelope]:
-        found, now_s = [], time.monotonic()
-        for gone in [one for one in self._gone if one.has_ended]:
-            if now_s - gone.parted_s <= PATIENCE_S:
-                continue
-            self._gone.remove(gone)
-            others = "; the others go on" if self._members else ""
-            self._sentences.append(f"{gone.described} has ended{others}")
-            if gone.rank not in self._ranks:  # else another process has the rank
-                parted = State(at_s=gone.parted_s, phase="parted")
-                rank = gone.rank or 0
-                found.append(
-                    Envelope(source="training", rank=rank, seq=0, sent_s=now_s, body=parted)
-                )
-        return found
 
     def _stacks(self) -> list[Envelope]:
         answers = None if self._question is None else self._question.answers()

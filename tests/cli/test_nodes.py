@@ -6,10 +6,13 @@ import re
 import signal
 import socket
 import subprocess
+import sys
+from unittest.mock import Mock
 
 import pytest
 
 from gpudash.cli.main import main
+from gpudash.cli.stdout import ask
 from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done
 
@@ -97,6 +100,15 @@ def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     terminal.sendintr()
     assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()
+
+
+def test_a_question_is_looked_at_again_while_nobody_types(monkeypatch):
+    nothing_typed, _ = os.pipe()
+    keyboard = Mock(fileno=Mock(side_effect=[nothing_typed, nothing_typed, KeyboardInterrupt]))
+    monkeypatch.setattr(sys, "stdin", keyboard)
+    with pytest.raises(KeyboardInterrupt):
+        ask("Go on? ")
+    assert not keyboard.readline.called  # it would not hear a signal that came just before it
 
 
 def test_without_a_listener_one_line_is_printed_and_the_script_runs(tmp_path, token_file):

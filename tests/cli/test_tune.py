@@ -21,13 +21,14 @@ from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.training import Device
+from gpudash.run.guarded import Guarded
 from gpudash.snapshot import Snapshot
 from tests.cli.test_why import TRAIN
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.recording.test_csv_format import FullDisk
 from tests.scripted_session import ScriptedSession
 from tests.scripted_worker import Conducted
-from tests.waiting import done
+from tests.waiting import done, until
 from workloads.levers import LeverError
 
 LEFT_OUT = (
@@ -270,12 +271,22 @@ TUNE = [sys.executable, "-m", "gpudash", "tune", "--json", "-q", "--levers"]
 ENDLESS = ("--", "train.py", "100000000", "0.06", "0.03")
 
 
-def test_a_script_that_fails_has_what_was_tried_and_its_own_exit_code():
+def test_a_script_that_fails_has_what_was_tried_and_its_own_exit_code(monkeypatch, capfd):
+    looks = []
+
+    class LateEnd(Guarded):
+        def close(self):
+            until(lambda: any(looks))  # the tune was seen to be over, but not yet the session
+            super().close()
+
+    is_over = Tune.is_over
+    monkeypatch.setattr(Tune, "is_over", lambda tune: looks.append(is_over(tune)) or looks[-1])
+    monkeypatch.setattr("gpudash.cli.measure.Guarded", LateEnd)
     Path("train.py").write_text(FAILS)
-    ended = done(*TUNE, "num_workers", "--", "train.py")
-    assert ended.returncode == 7
-    assert ended.stderr.splitlines()[-1].startswith("gpudash: no verdict: train.py exited with 7")
-    assert json.loads(ended.stdout)["start"] == {"num_workers": "2"}
+    assert main([*TUNE[3:], "num_workers", "--", "train.py"]) == 7
+    output, errors = capfd.readouterr()
+    assert errors.splitlines()[-1].startswith("gpudash: no verdict: train.py exited with 7")
+    assert json.loads(output)["start"] == {"num_workers": "2"}
 
 
 @pytest.fixture

@@ -77,6 +77,11 @@ class Notebook:
         came = self.end()
         return came["printed"], [one["image/svg+xml"] for one in came["shown"]]
 
+    def train(self):
+        """Run a cell of 200 steps; return the text of `%gpudash` after it."""
+        self.run("fit(200)")
+        return self.show()[0]
+
     def interrupt(self):
         os.kill(self.pid, signal.SIGINT)
 

@@ -19,7 +19,7 @@ class Listening:
         self.messages, self.sentences = [], []
 
     def turn(self):
-        self.messages += self.processes.read()
+        self.messages += [*self.processes.read(), *self.processes.departed()]
         self.sentences += [notice.text for notice in self.processes.notices()]
 
     def until(self, predicate):

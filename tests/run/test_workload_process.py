@@ -15,11 +15,13 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Printed
 from gpudash.recording.log import LONGEST_LINE, line_of
-from gpudash.run import workload_process
+from gpudash.run import keeper, workload_process
 from gpudash.run.job import TrainingJob
 from gpudash.run.lines import READ_BYTES, TURN_BYTES
 from gpudash.run.workload_process import WorkloadProcess, job_of
+from tests.lives import told_by
 from tests.waiting import until
+from tests.worker_double import start_double
 
 PLAN = Plan(workload="encdec", settings={})
 
@@ -135,6 +137,15 @@ def until_its_end(link: TrainingJob) -> list[Envelope]:
     return said
 
 
+def test_the_end_of_a_training_that_is_read_late_is_as_it_says(monkeypatch):
+    monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
+    job = start_double(Plan(workload="encdec", settings={}, steps=20))
+    until(lambda: told_by(job.read(), "finished"))
+    until(lambda: keeper.began_ticks(job.held.pid) < 0)
+    assert not told_by(until_its_end(job), "parted")
+    job.close()
+
+
 def test_any_output_fits_into_lines_that_a_logs_reader_accepts(begin):
     said = until_its_end(job_of(PLAN, begin(NOISE)))
     printed = [one for one in said if isinstance(one.body, Printed)]
@@ -151,15 +162,11 @@ def test_what_has_killed_a_rank_is_told_before_what_others_say_came_of_it(begin)
     assert link.ended() == "rank 1 was killed by SIGKILL"
 
 
-def test_close_ends_the_whole_process_group(begin):
-    worker = begin(TWO_CHILDREN)
+@pytest.mark.usefixtures("leaves_nothing")
+def test_close_ends_the_whole_process_group_and_leaves_nothing_behind():
+    worker = WorkloadProcess(PLAN, ("-c", TWO_CHILDREN))
     until(worker.read)
     family = psutil.Process(worker.pid).children(recursive=True)
     assert len(family) == 2
     worker.close()
     assert psutil.wait_procs(family, timeout=60)[1] == []
-
-
-@pytest.mark.usefixtures("leaves_nothing")
-def test_a_closed_link_leaves_nothing_behind():
-    WorkloadProcess(PLAN).close()

@@ -8,6 +8,7 @@ import pytest
 from gpudash.telemetry import nvml, sampler, watched_gpu
 from tests.telemetry.shim import Driver, build
 from tests.telemetry.stream import FAST_S, SLOW_S, Stream
+from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="session")
@@ -46,4 +47,4 @@ def stream(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     monkeypatch.setattr(sampler, "RANKS_S", SLOW_S)
     monkeypatch.setattr(sampler, "list_gpus", opened.list_gpus)
     yield opened
-    opened.sampler.stop()
+    opened.sampler.stop(PATIENCE_S)  # what is left open belongs to the next test too

@@ -11,7 +11,7 @@ from gpudash.telemetry import watched_gpu
 from gpudash.telemetry.energy_ticks import MEASURED, TickFinder
 from gpudash.telemetry.sampler import Sampler
 from tests.telemetry.shim import FIRST, Driver
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CALL_S = 0.002
 POWER_W = 300.0
@@ -79,7 +79,7 @@ def emitted(driver: Driver) -> Iterator[list[object]]:
     sampler.watch(1, FIRST)
     sampler.start()
     yield samples
-    sampler.stop()
+    sampler.stop(PATIENCE_S)
 
 
 def found(samples: list[object]) -> list[EnergyTick]:
@@ -114,6 +114,6 @@ def test_without_being_asked_the_counter_is_read_once_a_second(driver: Driver):
     sampler.watch(1, FIRST)
     sampler.start()
     until(lambda: len(samples) > 8)
-    sampler.stop()
+    sampler.stop(PATIENCE_S)
     assert not found(samples)
     assert driver.asked("nvmlDeviceGetTotalEnergyConsumption") <= 4

@@ -79,8 +79,10 @@ def main():
     if rank == 0:
         equal = all(torch.equal(one, weights) for one in of_ranks)
         print("weights", "equal" if equal else "differ", flush=True)
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    # after DDP is freed: the group's last owner waits for gloo's threads, and if it is DDP it keeps
+    # the GIL meanwhile, which they may need to free a tensor of Python's
+    distributed.destroy_process_group()

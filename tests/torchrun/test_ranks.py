@@ -234,7 +234,7 @@ def test_at_last_the_weights_are_equal_and_each_ranks_processes_were_read_shown_
             assert time.monotonic() < end_s
             session.wait(0.05)
         two.end_file.touch()
-        assert session.wait(WAIT_S)
+        assert session.wait(WAIT_S), news.snapshot.hang
     finally:
         session.close()
     assert "weights equal" in news.lines

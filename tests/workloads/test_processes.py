@@ -33,7 +33,8 @@ def train_rank(
     training.change(OTHERS)
     losses += train(training, steps - steps // 2)
     training.close()
-    distributed.destroy_process_group()
+    # the group outlives DDP: as its last owner DDP would keep the GIL and wait for gloo's threads,
+    # which may need the GIL to free a tensor of Python's
     return losses, weights(training)
 
 
