@@ -13,8 +13,8 @@ from itertools import cycle
 import numpy as np
 from ratios import show
 
+from gpudash.present.trace_view import TraceView, view_of
 from gpudash.trace.model import KINDS, Trace, TraceEvents, TraceLane
-from gpudash.tui.charts.trace_view import TraceView, view_of
 from gpudash.tui.widgets.timeline import timeline_rows
 from gpudash.views.timeline import timeline_of
 

@@ -64,6 +64,14 @@ class Series(msgspec.Struct, frozen=True, kw_only=True):
         return self.values.get(name, ())
 
 
+class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """Means over the newest steps since the last break, without its warm-up."""
+
+    steps: float = 0.0
+    values: dict[str, float] = {}
+    """By metric, of the steps and of the readings meanwhile. Absent = not measured."""
+
+
 class Marker(msgspec.Struct, frozen=True, kw_only=True):
     """A moment on the time axis: a lever change, a pause, a restart."""
 
@@ -305,6 +313,7 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     host: HostReading | None = None
     other_jobs: OtherJobs | None = None
     """What other jobs use of the cores; None if that was not read lately."""
+    recent: RecentMeans = RecentMeans()
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
     blocks: tuple[BlockShown, ...] = ()

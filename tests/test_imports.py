@@ -69,9 +69,14 @@ def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
     assert "numpy" not in loaded_by(code)
 
 
-def test_what_the_screen_knows_loads_no_widget() -> None:
-    names = "control", "bars", "charts.throughput", "charts.step_time", "charts.sparklines", "inbox"
-    code = "import " + ", ".join(f"gpudash.tui.{name}" for name in names)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox",
+        "import gpudash.report.page, gpudash.present.card, gpudash.present.ledger",
+    ],
+)
+def test_what_is_shown_is_known_without_a_widget(code: str) -> None:
     assert "textual" not in loaded_by(code)
 
 

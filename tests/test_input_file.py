@@ -11,8 +11,8 @@ from gpudash import own_file
 from gpudash.cli import tune_memory
 from gpudash.cli.main import main
 from gpudash.errors import UsageError
-from gpudash.handout.own_line import own_line
 from gpudash.input_file import open_input, read_input
+from gpudash.present.own_line import own_line
 from gpudash.recording import provenance
 from gpudash.recording.log import version_of
 from gpudash.rendezvous import Rendezvous

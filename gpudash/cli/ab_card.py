@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from gpudash.cli.stdout import complain
 from gpudash.errors import UsageError
-from gpudash.handout.card import FORMS, card_of
-from gpudash.handout.wording import verdict_command
+from gpudash.present.card import FORMS, card_of
+from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import ComparisonShown
 from gpudash.recording.files import created, refuse_existing, shown

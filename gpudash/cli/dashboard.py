@@ -183,8 +183,8 @@ class ScreenResult(NamedTuple):
         """`again` shows the run again; without it, the recording does."""
         from functools import partial
 
-        from gpudash.handout.own_line import own_line
-        from gpudash.handout.receipt import receipt
+        from gpudash.present.own_line import own_line
+        from gpudash.present.receipt import receipt
 
         replay = f"gpudash replay {shlex.quote(self.recorded)}" if self.recorded else ""
         code = partial(own_line, self.command, self.snapshot.found)

@@ -20,7 +20,8 @@ from gpudash.protocol.training import (
     Step,
     Timed,
 )
-from gpudash.statistics import Means, total, warm, without
+from gpudash.statistics import warm, without
+from gpudash.window import Window
 
 LAG_S = 0.25
 """Utilisation read within this many seconds of a block's begin still covers earlier time."""
@@ -188,23 +189,20 @@ class BlockLog:
             return self._timed(one, block)
         kept = (without(step, int(step.step >= last_step)) for step in one.steps)
         steps = [step for step in kept if step is not None]
-        counts = [step.count for step in steps]
-        if sum(counts) < block.min_steps:
+        window = Window(steps)
+        if window.steps < block.min_steps:
             return None
         began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3
         ended_s = steps[-1].finished_s
-        means = Means()
-        for step in steps:
-            means.add({name: step.values.get(name) for name in COMPARED}, step.count)
         for reading in self._readings:
             if began_s + LAG_S <= reading.at_s <= ended_s:
-                means.add({name: reading.number(name) for name in (*COMPARED, *READINGS)})
+                window.read(reading, (*COMPARED, *READINGS))
         return MeasuredBlock(
             number=one.number,
-            steps=sum(counts),
-            samples=self._of_all(total(step.samples for step in steps)),
-            busy_s=sum(step.count * step.step_ms for step in steps) / 1e3,
-            values=means.values(),
+            steps=round(window.steps),
+            samples=self._of_all(window.samples),
+            busy_s=window.busy_s,
+            values=window.values(),
             energy="" if self._meter is None else self._meter.spent(began_s, ended_s),
         )
 
@@ -219,5 +217,5 @@ class BlockLog:
             busy_s=timed.seconds,
         )
 
-    def _of_all(self, samples: int | None) -> int | None:
-        return None if samples is None else samples * self._ranks
+    def _of_all(self, samples: float | None) -> int | None:
+        return None if samples is None else round(samples * self._ranks)

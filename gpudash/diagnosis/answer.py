@@ -20,12 +20,14 @@ from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown
 from gpudash.diagnosis.why import parts_of, reasons
 from gpudash.protocol.answer import Answer
 from gpudash.ranks.recent import NOW_S
-from gpudash.snapshot import ENDED, Snapshot
+from gpudash.snapshot import ENDED, RecentMeans, Snapshot
 from gpudash.trace.summary import Summary
 
 HOLD_S = 5.0
 """An answer stands until it was not found for so long: on a shared machine other jobs come and go
 within seconds."""
+LOOK_S = 1.0
+"""Once there is one, another is looked for as often: that takes half a millisecond."""
 UNEXPLAINED = 0.1
 """With more than this part of a step unexplained there is no answer."""
 FIGURES_S = 10.0
@@ -53,7 +55,8 @@ class Answers:
     def __init__(self) -> None:
         self.newest: Answer | None = None
         """The answer that is shown; None until enough steps are measured."""
-        self._found_s = self._anew_s = -inf
+        self._found_s = self._anew_s = self._looked_s = -inf
+        self._seen = RecentMeans()
         self._then = Snapshot()
         self._of: tuple[object, ...] = (None, None, None)
         self.is_told = False
@@ -73,9 +76,13 @@ class Answers:
             self.newest = None
         of = profile, snapshot.code, snapshot.rehearsed
         goes_on = all(map(is_, of, self._of))  # what came since counts at once
-        is_more = snapshot.series is not then.series or snapshot.state != then.state or not goes_on
-        if not is_more or (snapshot.state in ENDED and self.newest is not None):
+        is_due = self.newest is None or snapshot.elapsed_s >= self._looked_s + LOOK_S
+        is_more = is_due and snapshot.recent is not self._seen
+        if not (is_more or snapshot.state != then.state or not goes_on):
             return
+        if snapshot.state in ENDED and self.newest is not None:
+            return
+        self._seen, self._looked_s = snapshot.recent, snapshot.elapsed_s
         found = find(snapshot, cores, profile)
         if found is None:
             return

@@ -5,9 +5,10 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from gpudash.diagnosis.parts import ModelPart, Times
+from gpudash.diagnosis.parts import PARTS, ModelPart, Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.trace.summary import Summary
 
@@ -50,6 +51,7 @@ class Model(NamedTuple):
         """The largest part of the step that a schedule does not explain, in either direction."""
         return max(abs(played_ms(one) / one.step - 1) for one in self.scenarios)
 
+    @lru_cache(maxsize=2 * len(PARTS))  # noqa: B019  # a tuple: nothing else is kept with it
     def without(self, part: ModelPart) -> _Saving:
         saved = [played_ms(one) - played_ms(part.without(one)) for one in self.scenarios]
         return _Saving(max(min(saved), 0.0), max(*saved, 0.0))

@@ -1,15 +1,13 @@
 """Average a step over recent warm steps, since the last start, change or pause."""
 
-from bisect import bisect_left
+from collections.abc import Iterator
 from math import ceil, inf, isfinite
 
 import msgspec
 
-from gpudash import statistics
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Aside
-from gpudash.ranks.recent import NOW_S, NOW_STEPS
 from gpudash.ranks.same_steps import WAIT
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.statistics import WARMUP_STEPS
@@ -217,29 +215,24 @@ def recent_step(
     snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
 ) -> RecentStep:
     """`cores` may be used by the training; `profile` is of steps with the present settings."""
-    series, first = snapshot.series, _window(snapshot)
-    weights = [(steps or 0.0) * series.tick_s for steps in series.of("steps_per_s")[first:]]
-
-    def mean(name: str) -> float | None:
-        return statistics.mean(series.of(name)[first:], weights)
-
+    mean = snapshot.recent.values.get
     on_gpu = snapshot.device is None or snapshot.device.kind != "cpu"
-    cpu_pct, throttle = _of_host(snapshot, "cpu_pct", first), _throttle(snapshot)
-    loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct", first)
+    cpu_pct, throttle = _of_host(snapshot, "cpu_pct"), _throttle(snapshot)
+    loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct")
     aside_pct, asides = _asides(snapshot)
     workers = snapshot.settings.get("num_workers", "")
     pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
-    clocks_mhz = series.of("sm_clock_mhz") if throttle else ()
+    clocks_mhz = snapshot.series.of("sm_clock_mhz") if throttle else ()
     means = {name: mean(name) for name in MEANS}
     phases_ms = {phase.name: mean(f"{phase.name}_ms") for phase in snapshot.phases}
     # the few steps whose phases are measured may take longer than the others
     slower = max((means["device_ms"] or 0.0) / (means["step_ms"] or inf), 1.0)
     times = {name: ms for name in ("device_ms", "overlap_ms") if (ms := means[name]) is not None}
     return RecentStep(
-        steps=sum(weights),
+        steps=snapshot.recent.steps,
         phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
-        core_wait_pct=_of_host(snapshot, "core_wait_pct", first),
+        core_wait_pct=_of_host(snapshot, "core_wait_pct"),
         busy_cores=None if cpu_pct is None else cpu_pct / 100,
         loader_cores=None if loader_pct is None else loader_pct / 100,
         cores=cores,
@@ -255,47 +248,26 @@ def recent_step(
     )
 
 
-def _window(snapshot: Snapshot) -> int:
-    series = snapshot.series
-    steps = series.of("steps_per_s")
-    broke_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
-    left = snapshot.steps_since_break - WARMUP_STEPS
-    first, held = len(steps), 0.0
-    while first:
-        began_s = series.at_s[first - 1] - series.tick_s
-        trained = (steps[first - 1] or 0.0) * series.tick_s
-        long_enough = (len(steps) - first) * series.tick_s >= NOW_S
-        if began_s < broke_s or held + trained > left:
-            break
-        if long_enough and held >= NOW_STEPS:
-            break
-        first, held = first - 1, held + trained
-    return first
-
-
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
-    """Return the share of the last minute outside steps in percent, and the number of asides.
+    """Return the share of the last minute that they took in percent, and their number.
 
-    Without an aside the share is None.
+    Without one the share is None.
     """
-    series = snapshot.series
     breaks_s = [mark.at_s for mark in snapshot.markers if mark.kind not in ASIDES]
-    since_s = max(*breaks_s[-1:], snapshot.elapsed_s - ASIDE_S, 0.0)
-    times = sum(mark.kind in LASTING and mark.at_s >= since_s for mark in snapshot.markers)
-    if not times:
-        return None, 0
-    profiles = [mark for mark in snapshot.markers if mark.kind == "profile"]
-    first = bisect_left(series.at_s, since_s + series.tick_s)
-    columns = (series.at_s, series.of("steps_per_s"), series.of("step_ms"))
-    in_steps = [
-        steps * (step_ms or 0.0) / 1e3
-        for at_s, steps, step_ms in zip(*(one[first:] for one in columns), strict=False)
-        if steps is not None
-        and not any(one.at_s < at_s < one.at_s + one.lasts_s + series.tick_s for one in profiles)
-    ]
-    if len(in_steps) * series.tick_s < LEAST_ASIDE_S:
-        return None, times
-    return 100 * max(1 - sum(in_steps) / len(in_steps), 0.0), times
+    trained_s = ASIDE_S if snapshot.training_s is None else snapshot.training_s
+    since_s = max(*breaks_s[-1:], snapshot.elapsed_s - min(trained_s, ASIDE_S), 0.0)
+    took_s = list(_took_s(snapshot, LASTING, since_s))
+    seconds = snapshot.elapsed_s - since_s - sum(_took_s(snapshot, ("profile",), since_s))
+    if not took_s or seconds < LEAST_ASIDE_S:
+        return None, len(took_s)
+    return min(100 * sum(took_s) / seconds, 100.0), len(took_s)
+
+
+def _took_s(snapshot: Snapshot, kinds: tuple[Aside, ...], since_s: float) -> Iterator[float]:
+    for mark in snapshot.markers:
+        ended_s = mark.at_s + mark.lasts_s
+        if mark.kind in kinds and ended_s > since_s:
+            yield ended_s - max(mark.at_s, since_s)
 
 
 def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
@@ -303,8 +275,8 @@ def _throttle(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(reasons.split("+")) if isinstance(reasons, str) and reasons != "none" else ()
 
 
-def _of_host(snapshot: Snapshot, name: str, first: int) -> float | None:
-    mean = statistics.mean(snapshot.series.of(name)[first:])
+def _of_host(snapshot: Snapshot, name: str) -> float | None:
+    mean = snapshot.recent.values.get(name)
     if mean is None and snapshot.host is not None:
         return snapshot.host.number(name)
     return mean

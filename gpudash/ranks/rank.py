@@ -8,7 +8,8 @@ from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.recent import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.snapshot import RankRow, RankState, Values
-from gpudash.statistics import total
+from gpudash.statistics import total, without
+from gpudash.window import Pace
 
 SPAN_S = 60
 
@@ -32,7 +33,8 @@ class Rank:
         self.busy_since_s = ready_s
         """End of the newest step, or when the process was ready or went on."""
         self.recent = RecentSteps()
-        self.whole_run = WholeRun()
+        self.whole_run = Pace()
+        """Without the first step, which starts the loader and compiles."""
         self._history = StepHistory()
 
     def fold(self, body: Event | Reading) -> None:
@@ -57,7 +59,9 @@ class Rank:
         in_block, before = self.state.run is not None, self.report
         for step in report.steps:
             self.recent.add(step, in_block=in_block)
-            self.whole_run.add(step)
+            later = without(step, int(step.step == step.count))
+            if later is not None:
+                self.whole_run.add(later)
             self._history.add(step)
             self.busy_since_s = max(self.busy_since_s, step.finished_s)
         self.report = replace(
@@ -117,23 +121,6 @@ class Rank:
             node="" if process is None else process.node,
             history=self._history.values(now_s),
         )
-
-
-class WholeRun:
-    """The rate of a process's steps, without the first, which starts the loader and compiles."""
-
-    def __init__(self) -> None:
-        self._steps = -1  # after the first one
-        self._busy_s = 0.0
-
-    def add(self, step: Step) -> None:
-        counted = step.count if self._steps >= 0 else step.count - 1
-        self._steps = max(self._steps, 0) + counted
-        self._busy_s += counted * step.step_ms / 1e3
-
-    @property
-    def steps_per_s(self) -> float | None:
-        return self._steps / self._busy_s if self._busy_s > 0 else None
 
 
 class StepHistory:

@@ -1,8 +1,6 @@
 """Compute current values: those of the last `NOW_S` seconds, of steps and of readings."""
 
 from collections import deque
-from itertools import starmap
-from operator import mul
 from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
@@ -10,7 +8,8 @@ from msgspec.structs import replace
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Step
-from gpudash.statistics import Means, percentiles, total
+from gpudash.statistics import Means, percentiles
+from gpudash.window import AMOUNTS, Pace, Window
 
 NOW_S = 2.0
 """Seconds that all current values are taken over: rates, the answer's times, readings."""
@@ -57,10 +56,7 @@ class RecentSteps:
         return max((step.step_ms for step in self._steps), default=0.0) / 1000
 
     def values(self) -> dict[str, float]:
-        means = Means()
-        for step in self._steps:
-            means.add(step.values, step.count)
-        return means.values()
+        return Window(self._steps).times.values()
 
     def at_rest(self) -> Rate:
         rate = self.rate(0.0)
@@ -75,21 +71,14 @@ class RecentSteps:
         """
         if not self._steps:
             return UNKNOWN
-        counted = [(step.step_ms, step.count) for step in self._steps]
-        busy_s = sum(starmap(mul, counted)) / 1000
+        pace = Pace(self._steps)
         if idle_s > self.longest_s() + REPORT_S:
-            busy_s += idle_s
-        p50, p95 = percentiles(counted)
-        if busy_s <= 0:
+            pace.busy_s += idle_s
+        p50, p95 = percentiles((step.step_ms, step.count) for step in self._steps)
+        if pace.steps < NOW_STEPS and pace.busy_s < NOW_S:  # after a change a few are no measure
             return Rate(None, None, p50, p95)
-        samples = total(step.samples for step in self._steps)
-        tokens = total(step.tokens for step in self._steps)
-        samples_per_s = None if samples is None else samples / busy_s
-        tokens_per_s = None if tokens is None else tokens / busy_s
-        steps = sum(count for _, count in counted)
-        if steps < NOW_STEPS and busy_s < NOW_S:  # after a change a few may be no measure
-            return Rate(None, None, p50, p95)
-        return Rate(steps / busy_s, samples_per_s, p50, p95, tokens_per_s)
+        steps_per_s, samples_per_s, tokens_per_s = map(pace.per_s, AMOUNTS)
+        return Rate(steps_per_s, samples_per_s, p50, p95, tokens_per_s)
 
 
 class RecentReadings(Generic[ReadingT]):

@@ -7,11 +7,10 @@ from xml.etree.ElementTree import Element, tostring
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import answer_lines
-from gpudash.markup import NAMESPACE, element
-from gpudash.report.charts import step_chart, throughput_chart
-from gpudash.report.frame import WIDTH, bins_of
+from gpudash.present.markup import NAMESPACE, element
+from gpudash.present.step_time import StepPart
+from gpudash.report.charts import WIDTH, bins_of, step_chart, throughput_chart
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.step_time import StepPart
 
 SCOPE = "gpudash-cell"
 """The class of the whole picture."""

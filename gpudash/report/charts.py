@@ -1,18 +1,41 @@
 """The charts of a page as SVG: curves, stacked columns and bars over one time axis. No I/O."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from xml.etree.ElementTree import Element
 
-from gpudash import format as fmt
-from gpudash.markup import element, number, svg
-from gpudash.protocol.session import ComparisonShown
-from gpudash.report.frame import WIDTH, Bins, ChartFrame, curve
-from gpudash.snapshot import BlockShown, Marker, Snapshot
-from gpudash.tui.charts.axes import means, nice_ceiling
-from gpudash.tui.charts.sparklines import ShownReading
-from gpudash.tui.charts.step_time import StepPart, metrics_of, parts_of, spent, top_ms
-from gpudash.tui.charts.throughput import scale_of, throughput
+import msgspec
 
+from gpudash import format as fmt
+from gpudash.present.axes import (
+    LABEL_WIDTH,
+    Point,
+    Runs,
+    TimeRange,
+    means,
+    nice_ceiling,
+    time_ticks,
+)
+from gpudash.present.change_axis import interval_of
+from gpudash.present.markup import element, number, svg
+from gpudash.present.readings import ShownReading
+from gpudash.present.step_time import StepPart, metrics_of, parts_of, spent, top_ms
+from gpudash.present.throughput import scale_of, throughput
+from gpudash.present.wording import change_of
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import BlockShown, Marker, Series, Snapshot
+
+WIDTH = 960.0
+"""Width of a chart in its own units; the page scales it."""
+LEFT, RIGHT = 56.0, 12.0
+PLOT = WIDTH - LEFT - RIGHT
+AXIS = 24.0
+"""Height of the time axis below a plot."""
+MOST_BINS = 320
+"""Most points of a curve: a long recording must not make a large page."""
+ROOM = 8
+"""Most times on an axis."""
 HEIGHT = 190.0
 LABELS = 14.0
 """Height of a row of marker labels above a plot."""
@@ -20,6 +43,108 @@ LABEL_ROWS = 3
 LONGEST_LABEL = 60
 LETTER = 6.6
 """Approximate width of a letter of a label."""
+
+
+# ── the time axis, and the frame around a plot ──────────────────────────────────────────
+
+
+class Bins(msgspec.Struct, frozen=True, kw_only=True):
+    """The ticks of a recording, grouped into at most `MOST_BINS` stretches."""
+
+    end_s: float
+    """End of the time axis, which begins at 0."""
+    stretches: tuple[slice, ...] = ()
+    times: tuple[tuple[float, float], ...] = ()
+    """Begin and end of each stretch, in seconds."""
+
+    def x(self, at_s: float) -> float:
+        return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
+
+    def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
+        """Split the runs where nothing was measured."""
+        found = means(values, series.at_s, self.stretches)
+        points = zip(self.times, found, strict=True)
+        return [
+            [((begin + end) / 2, value) for (begin, end), value in some if value is not None]
+            for measured, some in groupby(points, key=lambda one: one[1] is not None)
+            if measured
+        ]
+
+
+def bins_of(series: Series, elapsed_s: float) -> Bins:
+    """Group the ticks by which of `MOST_BINS` equal intervals they end in."""
+    at_s = series.at_s
+    end_s = max(elapsed_s, at_s[-1] if at_s else 0.0, 1.0)
+    stretches, times, begin = [], [], 0
+    for index in range(1, MOST_BINS + 1):
+        end = bisect_right(at_s, end_s * index / MOST_BINS + 1e-6, begin)
+        if end > begin:
+            before_s = at_s[begin - 1] if begin else max(at_s[0] - series.tick_s, 0.0)
+            stretches.append(slice(begin, end))
+            times.append((before_s, at_s[end - 1]))
+        begin = end
+    return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
+
+
+class _ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """The plot of one chart: from 0 to `top` over the time of all bins."""
+
+    bins: Bins
+    top: float
+    above: float
+    """Height of the room above the plot."""
+    height: float
+
+    @property
+    def bottom(self) -> float:
+        return self.above + self.height
+
+    def y(self, value: float) -> float:
+        return self.bottom - self.height * min(max(value / self.top, 0.0), 1.0)
+
+    def chart(self, title: str, about: str, inside: Sequence[Element]) -> Element:
+        axes = (*self._levels(), *self._times())
+        return svg(title, about, [*axes, *inside], WIDTH, self.bottom + AXIS, class_="chart")
+
+    def spark(self, title: str, inside: Sequence[Element]) -> Element:
+        base = element(
+            "line", x1=LEFT, x2=LEFT + PLOT, y1=self.bottom, y2=self.bottom, class_="grid"
+        )
+        return svg(title, "", [base, *inside], PLOT, self.bottom + 3, begin=LEFT, class_="chart")
+
+    def _levels(self) -> Iterator[Element]:
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0):
+            y = self.bottom - share * self.height
+            yield element("line", x1=LEFT, x2=LEFT + PLOT, y1=y, y2=y, class_="grid")
+            if share in (0.0, 0.5, 1.0):  # quarters have too many digits
+                text = fmt.compact(share * self.top)
+                yield element("text", text, x=LEFT - 8, y=y + 4, class_="tick end")
+
+    def _times(self) -> Iterator[Element]:
+        whole = TimeRange(begin_s=0.0, end_s=self.bins.end_s, columns=ROOM * LABEL_WIDTH)
+        for at_s in time_ticks(whole):
+            x, text = self.bins.x(at_s), fmt.minutes(at_s)
+            yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
+
+
+def _curve(runs: Runs, frame: _ChartFrame, ink: str) -> Iterator[Element]:
+    for kind, path in (("area", _area), ("line", _line)):
+        yield from (element("path", d=path(run, frame), class_=f"{kind} {ink}") for run in runs)
+
+
+def _line(run: Sequence[Point], frame: _ChartFrame) -> str:
+    """Draw a single point as a visible dash."""
+    points = [(frame.bins.x(at_s), frame.y(value)) for at_s, value in run]
+    if len(points) == 1:
+        (x, y) = points[0]
+        points = [(x - 1, y), (x + 1, y)]
+    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+
+
+def _area(run: Sequence[Point], frame: _ChartFrame) -> str:
+    first, last = (frame.bins.x(at_s) for at_s in (run[0][0], run[-1][0]))
+    bottom = number(frame.bottom)
+    return f"{_line(run, frame)}L{number(last)} {bottom}L{number(first)} {bottom}z"
 
 
 # ── throughput ──────────────────────────────────────────────────────────────────────────
@@ -34,10 +159,10 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
     top = scale_of(runs, snapshot.markers)
     labels = list(_labels(snapshot.markers, bins))
     above = LABELS * max((row + 1 for _, _, row in labels), default=0) + 6
-    frame = ChartFrame(bins=bins, top=top, above=above, height=HEIGHT)
+    frame = _ChartFrame(bins=bins, top=top, above=above, height=HEIGHT)
     inside = [
         *_blocks(snapshot.blocks, frame),
-        *curve(runs, frame, "rate"),
+        *_curve(runs, frame, "rate"),
         *_marker_lines(snapshot.markers, frame),
         *(
             element("text", text, x=begin, y=LABELS * (row + 1) - 3, class_="label")
@@ -59,7 +184,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
     if not any(steps):
         return None, []
     top = top_ms(series, bins.stretches, snapshot.markers, None)
-    frame = ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
+    frame = _ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
     paths: dict[str, list[str]] = {}
     for (begin_s, end_s), step in zip(bins.times, steps, strict=True):
         reached = 0.0
@@ -79,7 +204,7 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
     return frame.chart("A step's time, ms", about, drawn), shown
 
 
-def _column(frame: ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
+def _column(frame: _ChartFrame, begin_s: float, end_s: float, below: float, above: float) -> str:
     """Absolute coordinates give neighbours exactly the same edge."""
     x, end = number(frame.bins.x(begin_s)), number(frame.bins.x(end_s))
     return f"M{x} {number(frame.y(above))}H{end}V{number(frame.y(below))}H{x}z"
@@ -93,9 +218,9 @@ def reading_chart(snapshot: Snapshot, one: ShownReading, bins: Bins) -> Element 
     runs = bins.runs(snapshot.series, one.past)
     if not runs:
         return None
-    frame = ChartFrame(bins=bins, top=one.top, above=3.0, height=34.0)
+    frame = _ChartFrame(bins=bins, top=one.top, above=3.0, height=34.0)
     inside = [
-        *curve(runs, frame, "rate" if one.of_device else "host"),
+        *_curve(runs, frame, "rate" if one.of_device else "host"),
         *_marker_lines(snapshot.markers, frame),
     ]
     return frame.spark(f"{one.label} over time, up to {one.scale or '100 %'}", inside)
@@ -117,20 +242,21 @@ def share_bar(title: str, shares: Sequence[tuple[str, str, float]]) -> Element:
 
 def interval_chart(shown: ComparisonShown, reach: float) -> Element | None:
     """None without an interval; the axis goes from -reach to +reach."""
-    if shown.change is None or shown.low is None or shown.high is None:
+    if (interval := interval_of(shown)) is None:
         return None
-    wide, high = 180.0, 22.0
+    low, change, high = interval
+    wide, tall = 180.0, 22.0
 
     def x(change: float) -> float:
         return wide / 2 * (1 + min(max(change / reach, -1.0), 1.0))
 
-    title = f"{fmt.change(shown.change, shown.low, shown.high)}, on an axis of ±{100 * reach:.3g} %"
+    title = f"{change_of(shown)}, on an axis of ±{100 * reach:.3g} %"
     inside = [
-        element("line", x1=wide / 2, x2=wide / 2, y1=0, y2=high, class_="zero"),
-        element("line", x1=x(shown.low), x2=x(shown.high), y1=11, y2=11, class_="whisker"),
-        element("circle", cx=x(shown.change), cy=11, r=4, class_="dot"),
+        element("line", x1=wide / 2, x2=wide / 2, y1=0, y2=tall, class_="zero"),
+        element("line", x1=x(low), x2=x(high), y1=11, y2=11, class_="whisker"),
+        element("circle", cx=x(change), cy=11, r=4, class_="dot"),
     ]
-    return svg(title, "", inside, wide, high, class_="interval")
+    return svg(title, "", inside, wide, tall, class_="interval")
 
 
 def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
@@ -142,7 +268,7 @@ def reach_of(verdicts: Iterable[ComparisonShown]) -> float:
 # ── markers and blocks ──────────────────────────────────────────────────────────────────
 
 
-def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element]:
+def _blocks(blocks: Iterable[BlockShown], frame: _ChartFrame) -> Iterator[Element]:
     for side, y in (("a", frame.bottom - 10), ("b", frame.bottom - 5)):
         path = "".join(
             f"M{number(x)} {number(y)}h{number(max(end - x, 0.5))}v5H{number(x)}z"
@@ -156,7 +282,7 @@ def _blocks(blocks: Iterable[BlockShown], frame: ChartFrame) -> Iterator[Element
                           class_=f"fill {side}")  # fmt: skip
 
 
-def _marker_lines(markers: Iterable[Marker], frame: ChartFrame) -> Iterator[Element]:
+def _marker_lines(markers: Iterable[Marker], frame: _ChartFrame) -> Iterator[Element]:
     for one in markers:
         x = frame.bins.x(one.at_s)
         tip = element("title", f"{fmt.minutes(one.at_s)} {one.label}")

@@ -7,16 +7,15 @@ from xml.etree.ElementTree import Element
 
 from gpudash import format as fmt
 from gpudash.diagnosis.limits import said
-from gpudash.markup import MOST_LINES, document, element, section
 from gpudash.metrics import METRICS
+from gpudash.present.axes import TimeView, means
+from gpudash.present.markup import MOST_LINES, document, element, section
+from gpudash.present.readings import ShownReading, quantity, readings
 from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables
-from gpudash.report.charts import reading_chart, step_chart, throughput_chart
-from gpudash.report.frame import Bins, bins_of
+from gpudash.report.charts import Bins, bins_of, reading_chart, step_chart, throughput_chart
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.axes import TimeView, means
-from gpudash.tui.charts.sparklines import ShownReading, quantity, readings
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy: the browser refuses to fetch or run anything."""

@@ -9,13 +9,14 @@ from msgspec.structs import replace
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.diagnosis.slopes import slowed_label
-from gpudash.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
+from gpudash.present.history import COST, JOULES, Table, energy_text, table_of
+from gpudash.present.markup import MOST_LINES, element, heads, scrolling, section, table, texts, th
+from gpudash.present.ranks import columns_of
+from gpudash.present.wording import change_of
 from gpudash.protocol.session import ComparisonShown
 from gpudash.report.charts import interval_chart, reach_of, share_bar
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Result, Snapshot, unreadable
-from gpudash.tui.widgets.history import COST, JOULES, Table, energy_text, table_of
-from gpudash.tui.widgets.ranks import columns_of
 
 FEW = 12
 """Most lever changes that are listed unfolded."""
@@ -166,7 +167,6 @@ def verdicts(snapshot: Snapshot, price: float | None = None) -> Iterator[Element
 
 
 def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[Element, ...]:
-    change = fmt.ABSENT if one.change is None else fmt.change(one.change, one.low, one.high)
     rates = [f"{fmt.figure(rate)} {one.unit}" for rate in one.rates]
     chart = interval_chart(one, reach)
     said = [
@@ -177,7 +177,7 @@ def _verdict(one: ComparisonShown, reach: float, price: float | None) -> tuple[E
     return (
         element("td", one.lever, class_="left nowrap"),
         element("td", f"{one.a} → {one.b}", class_="left nowrap"),
-        element("td", element("b", change, class_=better), class_="left nowrap"),
+        element("td", element("b", change_of(one), class_=better), class_="left nowrap"),
         element("td", chart, class_="left"),
         *(element("td", rate, class_="left nowrap") for rate in rates),
         element("td", "; ".join(said), class_="left"),

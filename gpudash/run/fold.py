@@ -5,7 +5,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from gpudash.diagnosis.answer import Answers
+from gpudash.diagnosis.answer import LOOK_S, Answers
 from gpudash.diagnosis.limits import Limits
 from gpudash.protocol.answer import AnswerShown
 from gpudash.protocol.commands import Plan
@@ -21,8 +21,6 @@ from gpudash.views.time_breakdown import TimeAccount
 
 MOST_RANKS = 1024
 """Ranks beyond are ignored: nobody reads so many rows, and each costs time."""
-LOOK_S = 1.0
-"""An answer that is in no recording is looked for as often, however fast that is folded."""
 
 
 class Fold:
@@ -86,7 +84,7 @@ class Fold:
     @property
     def steps_per_s(self) -> float | None:
         """The newest worker's rate without its first step; None before the second step."""
-        return self.live.ranks.lead.whole_run.steps_per_s
+        return self.live.ranks.lead.whole_run.per_s("steps")
 
     def _is_beyond(self, rank: int) -> bool:
         if rank >= MOST_RANKS and not self._passed_over:

@@ -11,12 +11,11 @@ from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
-from gpudash.handout import wording
 from gpudash.offers import canonical
+from gpudash.present import wording
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
-from gpudash.snapshot import aside
 from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
@@ -34,28 +33,10 @@ class AbControl:
     def __init__(self, run: RunState, levers: LeverControl) -> None:
         self._run, self._levers = run, levers
 
-    def check_comparable(self, lever: Lever) -> None:
-        self._run.require("blocks")
-        self._levers.check_offered(lever.name)
-        self.check_trains()
-
-    def check_trains(self) -> None:
-        if (reason := self.why_none) is not None:
-            raise UsageError(reason)
-
-    @property
-    def why_none(self) -> str | None:
-        """Why no A/B can begin now; None if one can."""
-        if self._run.dead:
-            return f"nothing is running to compare; press {key_for('restart')} first"
-        snapshot = self._run.snapshot
-        doing = aside(snapshot) or snapshot.state
-        return None if doing == "training" else f"an A/B needs a running training; it is {doing}"
-
     def compare(self, name: str, text: str) -> None:
         """Raise LeverError if `text` is no value of the lever."""
         lever = self._levers.lever(name)
-        self.check_comparable(lever)
+        self._run.require("blocks", name)
         a, b = self._levers.value(lever), canonical(lever, text)
         if a == b:
             raise UsageError(f"{lever.name} is {a} already; an A/B needs another value")
@@ -67,15 +48,14 @@ class AbControl:
         self._levers.check_numbers({lever.name: b})
         rebuilds = lever.effect != "next step"
         question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
-        self._run.asked_comparison = Request(
-            self._run.engine.compare(question, goes_on=goes_on), True
-        )
+        number = self._run.engine.compare(question, goes_on=goes_on)
+        self._run.asked["comparison"] = Request(number, True)
 
     def end(self) -> str:
         """Give a verdict if there are enough pairs."""
         run = self._run
-        run.require("blocks")
-        run.asked_comparison = Request(run.engine.end_comparison(), False)
+        run.require("compare")
+        run.asked["comparison"] = Request(run.engine.end_comparison(), False)
         is_tune = run.running is not None and run.running.doing
         what = "the proof" if run.slowing else "the tune" if is_tune else "the A/B"
         return f"{what} ends {'once the training goes on' if run.pausing else 'after this step'}"
@@ -83,13 +63,12 @@ class AbControl:
     def prove(self) -> str:
         """Slow the parts of a step in turns."""
         run = self._run
-        run.require("blocks")
-        self.check_trains()
+        run.require("prove")
         answer = run.snapshot.answer
-        if answer is None or answer.step_ms is None:
-            raise UsageError("there is no answer yet that could be proven")
+        assert answer is not None, "it is required"
+        assert answer.step_ms is not None, "it is required"
         run.engine.rehearse()
-        run.asked_comparison = Request(run.engine.slow(answer.step_ms), True)
+        run.asked["comparison"] = Request(run.engine.slow(answer.step_ms), True)
         ends = f"{MOST_S:.0f} s at most; {key_for('compare')} ends it"
         return f"each part of a step is slowed in turns, {ends}"
 
@@ -107,8 +86,7 @@ class AbControl:
         from gpudash.compare.tune.tuning import Tuning, compiling  # noqa: PLC0415  # …
 
         run = self._run
-        run.require("blocks")
-        self.check_trains()
+        run.require("tune")
         snapshot, answer = run.snapshot, run.snapshot.answer
         found = choose(
             self._offered(),
@@ -122,7 +100,7 @@ class AbControl:
             why = "; ".join(f"{one.lever}: {one.why}" for one in found.left_out)
             raise UsageError(f"nothing to tune: {why or 'the training has no lever'}")
         tuning = Tuning(found.tunables, energy=run.engine.meters)
-        run.asked_comparison = Request(run.engine.conduct(tuning), True)
+        run.asked["comparison"] = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)
         more = f"; {compiling(BUDGET_S)}" * any(one.compiles for one in found.tunables)
         return f"tries {levers} for {BUDGET_S:.0f} s at most{more}; {key_for('compare')} ends it"
@@ -136,7 +114,7 @@ class AbControl:
 
     def keep(self) -> str:
         """Set value B of the last A/B, or what a tune has found."""
-        shown = self._concluded()
+        shown = self.concluded("keep")
         if shown.doing:
             return self._set_all(shown.best, "nothing was faster than the start")
         if shown.verdict is None:  # value B may not even run
@@ -146,18 +124,16 @@ class AbControl:
 
     def back(self) -> str:
         """Set value A of the last A/B, or what was before a tune."""
-        shown = self._concluded()
+        shown = self.concluded("go_back")
         if shown.doing:
             return self._set_all(shown.start, "the start is set")
         return self._settle_on(shown.lever, shown.a)
 
     def _set_all(self, settings: Settings, why_none: str) -> str:
-        self._run.require("levers")
         changed = bool(settings) and self._levers.set(settings)
         return f"{phrase(settings)} is set" if changed else why_none
 
     def _settle_on(self, name: str, value: str) -> str:
-        self._run.require("levers")
         lever = self._levers.lever(name)
         if not self._levers.set({name: value}):
             return f"{name} stays {value}"
@@ -165,23 +141,22 @@ class AbControl:
 
     def more_pairs(self) -> str:
         """Go on up to twice the pairs measured; begin anew if other settings have changed since."""
-        shown, now = self._concluded(), self._run.snapshot.settings
+        shown, now = self.concluded("more_pairs"), self._run.snapshot.settings
         if shown.doing:
             raise UsageError(f"only an A/B goes on; {key_for('tune')} tunes again")
         lever = self._levers.lever(shown.lever)
-        self.check_comparable(lever)
+        self._run.require("blocks", lever.name)
         goes_on = all(now.get(name) == value for name, value in shown.settings.items())
         pairs = min(2 * max(shown.pairs, FEWEST_PAIRS), MOST_PAIRS)
         self._compare(lever, shown.a, shown.b, pairs, goes_on=goes_on)
         how = "goes on" if goes_on else "begins anew"
         return f"the A/B of {shown.lever} {how}, up to {pairs} pairs"
 
-    def _concluded(self) -> ComparisonShown:
+    def concluded(self, action: str) -> ComparisonShown:
+        """Return the A/B that the action follows."""
+        self._run.require(action)
         shown = self._run.snapshot.comparison
-        if self._run.comparing:
-            raise UsageError("the A/B has no verdict yet")
-        if shown is None:
-            raise UsageError("no A/B has been run here")
+        assert shown is not None, "it is required"
         return shown
 
     def value_of_interest(self, lever: Lever) -> str:
@@ -204,10 +179,10 @@ class AbControl:
 
     def card(self) -> str:
         """Write the card's files in place of older ones. Raise GpudashError if that fails."""
-        from gpudash.handout.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
+        from gpudash.present.card import FORMS, card_of  # noqa: PLC0415  # after the first frame
         from gpudash.recording.files import created  # noqa: PLC0415  # …
 
-        shown, command = self._concluded(), ""
+        shown, command = self.concluded("card"), ""
         with suppress(UsageError):  # the command is not known in a recording
             command = self.command(shown)
         card = card_of(shown, self._run.snapshot, command)

@@ -19,6 +19,7 @@ from textual.notifications import Notify
 from textual.screen import Screen
 
 from gpudash.diagnosis.headline import why_lines
+from gpudash.present.origins import origin_lines
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.snapshot import Snapshot
@@ -29,12 +30,10 @@ from gpudash.tui.actions.run import RunActions
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS
-from gpudash.tui.origins import origin_lines
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
 from gpudash.tui.screens.keys import Help, Palette, as_markup, entries
-from gpudash.tui.screens.main import REMEMBERED, MainScreen
-from gpudash.tui.screens.replay import ReplayScreen
+from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.live import owner_lines, owners_title
 

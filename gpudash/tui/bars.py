@@ -1,8 +1,10 @@
 """Contents of header, status line and footer: pure functions of a snapshot."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from gpudash import format as fmt
+from gpudash.present.axes import latest
+from gpudash.present.cells import Cell, cell
 from gpudash.protocol.session import Playback
 from gpudash.snapshot import (
     ENDED,
@@ -14,9 +16,8 @@ from gpudash.snapshot import (
     silence,
     unreadable,
 )
-from gpudash.tui.cells import Cell, cell
-from gpudash.tui.charts.axes import latest
-from gpudash.tui.keys import KEYS, Key, by_focus, is_pausing, key_for
+from gpudash.tui.availability import Requests, availability
+from gpudash.tui.keys import KEYS, Key, by_focus, key_for
 from workloads.levers import phrase
 
 STATE_STYLES: dict[ShownState, tuple[str, str]] = {
@@ -34,6 +35,7 @@ HOST_PCT = 90.0
 """Share of a step for which a busy host is not ahead of the device."""
 OWN_COST_PCT = 0.5
 """Share of a step from which the status line names gpudash's own cost."""
+FREE = Requests()
 
 
 def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
@@ -193,44 +195,36 @@ def _asides(snapshot: Snapshot) -> list[str]:
 def footer(
     snapshot: Snapshot,
     keys: Iterable[Key] = KEYS,
+    requests: Requests = FREE,
     *,
     focus: str = "",
     roomy: bool = True,
-    comparing: bool = False,
-    refused: Collection[str] = (),
 ) -> tuple[Cell, ...]:
-    """Put the focused panel's keys first; keys without effect, and `refused` actions, are grey."""
-    state, recording = snapshot.state, snapshot.recording is not None
+    """Put the focused panel's keys first; keys of what is not possible are grey."""
+    recording = snapshot.recording is not None
+    shown = [key for key in by_focus(keys, focus) if key.label]
+    refused = availability(snapshot, requests, [key.action for key in shown])
     now = {
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
-        "pause": "resume" if is_pausing(snapshot) else "pause",
+        "pause": "resume" if requests.pausing else "pause",
         "record": "end rec" if recording else "record",
-        "compare": "end A/B" if comparing else "A/B",
+        "compare": "end A/B" if requests.comparing else "A/B",
         "screen.live": "live" if is_live(snapshot) else "newest",
     }
-    urgent = {"restart"} if state in ENDED else {"compare"} if comparing else set()
-    urgent |= {"undo"} - set(refused)
-    unconcluded = comparing or snapshot.comparison is None
-    useless_now = {"try_it": comparing, "more_pairs": unconcluded, "go_back": unconcluded}
+    ended = snapshot.state in ENDED
+    urgent = {"restart"} if ended else {"compare"} if requests.comparing else set()
+    urgent |= {"undo"} - refused.keys()
 
     def of(key: Key) -> Cell:
-        ended = state in ENDED and key.needs in ("blocks", "pause", "record", "profile")
-        shows = key.action == "timeline" and snapshot.profile is not None
-        useless = (ended and not shows) or useless_now.get(key.action, False)
-        useless = useless or (comparing and key.moves_levers)
-        grey = useless or bool(key.why_not(snapshot))
+        why = refused.get(key.action)
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(
-                (key.shown, "dim" if grey or key.action in refused else "key"),
+                (key.shown, "key" if why is None else "dim"),
                 (f" {now.get(key.action, key.label)}", "dim"),
             ),
-            rank=9 if grey else rank,
+            rank=rank if why is None or why.stays else 9,
             action=key.action,
         )
 
-    return tuple(
-        of(key)
-        for key in by_focus(keys, focus)
-        if key.label and not (roomy and key.action == "screen.view")
-    )
+    return tuple(of(key) for key in shown if not (roomy and key.action == "screen.view"))

@@ -60,7 +60,7 @@ class PartFailed(Message):
 
     def __init__(self, widget: Widget, error: Exception) -> None:
         super().__init__()
-        self.sentence = f"the {name_of(widget)} failed: {reason(error)}"
+        self.sentence = f"the {_name_of(widget)} failed: {reason(error)}"
         self.error = error
 
 
@@ -138,7 +138,7 @@ class ContainedApp(Contained, App[None]):
 
     def _note(self, sentence: str, error: Exception) -> None:
         """Log a failure, once for each place in the code that fails."""
-        place = place_of(error)
+        place = _place_of(error)
         if place not in self.failures:
             line = f"gpudash: {sentence} ({Path(place[0]).name}:{place[1]})"
             self.failures[place] = f"{line}; the training goes on" if self.at_work else line
@@ -156,12 +156,12 @@ def reason(error: Exception) -> str:
     return plain(f"{type(error).__name__}: {error}".partition("\n")[0])
 
 
-def place_of(error: Exception) -> tuple[str, int]:
+def _place_of(error: Exception) -> tuple[str, int]:
     frames = traceback.extract_tb(error.__traceback__)
     return (frames[-1].filename, frames[-1].lineno or 0) if frames else (type(error).__name__, 0)
 
 
-def name_of(widget: Widget) -> str:
+def _name_of(widget: Widget) -> str:
     """Return a user's name of a main screen's widget: `throughput chart`, `log pane`."""
     kind = re.findall("[A-Z][a-z]*", type(widget).__name__)[-1]
     return kind.lower() if kind.lower() == widget.id else f"{widget.id} {kind.lower()}"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
@@ -13,8 +13,9 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
-from gpudash.tui.keys import PROFILED_STEPS, key_for, no_new_row, why_not
-from gpudash.tui.lever_control import LeverControl
+from gpudash.tui.availability import Requests
+from gpudash.tui.keys import PROFILED_STEPS
+from gpudash.tui.lever_control import LeverControl, Way
 from gpudash.tui.run_state import Quiet, Request, RunState
 from workloads import find_workload
 
@@ -79,21 +80,14 @@ class Control(RunState):
         self.ending = True
         self.interrupt()
 
-    def pause_or_resume(self) -> str | None:
-        """Return a notice if neither is possible."""
-        if (reason := why_not("pause", self.snapshot)) is not None:
-            return reason
-        if self.dead:
-            return f"nothing is running; press {key_for('restart')} to restart"
+    def pause_or_resume(self) -> None:
+        self.require("pause")
         pause = not self.pausing
         number = self.engine.pause() if pause else self.engine.resume()
-        self.asked_pause = Request(number, pause)
-        return None
+        self.asked["pause"] = Request(number, pause)
 
     def new_row(self) -> None:
-        """Raise UsageError if the row would stay empty."""
-        if (reason := no_new_row(self.snapshot)) is not None:
-            raise UsageError(reason)
+        self.require("new_row")
         self.engine.new_row()
 
     def restart(self) -> None:
@@ -126,15 +120,10 @@ class Control(RunState):
         if workload != self.plan.workload:
             self.levers.forget_edits()
         self.plan = plan
-        self.asked_levers = {}
-        self.asked_pause = self.asked_comparison = None
+        self.asked_levers, self.asked = {}, {}
 
     def ask_memory_owners(self) -> None:
         self.require("memory")
-        if self.dead:
-            raise UsageError("nothing is running")
-        if self.profiling:  # a request to the training would end it
-            raise UsageError("a profile is being made: ask for memory afterwards")
         self.engine.memory_owners()
 
     @property
@@ -142,22 +131,12 @@ class Control(RunState):
         return headline(self.snapshot, self.quiet.answer)
 
     @property
-    def refused_now(self) -> frozenset[str]:
-        """The actions that are refused at present or do nothing here: their keys are grey."""
-        refused = set()
-        if self._why_no_profile is not None:
-            refused.add("profile")
-            if self.snapshot.profile is None:  # an existing profile can always be shown
-                refused.add("timeline")
-        if self.ab.why_none is not None:
-            refused |= {"try_it", "tune", "more_pairs", *(() if self.comparing else ("compare",))}
-        if not self.levers.acts("pipelined"):
-            refused.add("pipelining")
-        if self.headline.first is None:
-            refused.add("try_it")
-        if not self.levers.label("undo"):
-            refused.add("undo")
-        return frozenset(refused)
+    def requests(self) -> Requests:
+        return super().requests._replace(
+            edits=frozenset(way for way in get_args(Way) if self.levers.label(way)),
+            proposes=self.headline.first is not None,
+            pipelines=self.levers.acts("pipelined"),
+        )
 
     # ── profiles ────────────────────────────────────────────────────────────────────────
 
@@ -165,23 +144,8 @@ class Control(RunState):
     def profile_status(self) -> str:
         return f"profiling {PROFILED_STEPS} steps …" if self.profiling else self.profile_note
 
-    def check_profilable(self) -> None:
-        self.require("profile")
-        if (reason := self._why_no_profile) is not None:
-            raise UsageError(reason)
-
-    @property
-    def _why_no_profile(self) -> str | None:
-        if self.dead:
-            return f"nothing is running to profile; press {key_for('restart')} first"
-        if self.profiling:
-            return "a profile is being made"
-        if self.pausing:
-            return f"the training is paused; {key_for('pause')} resumes it"
-        return self.why_busy
-
     def profile(self, path: Path) -> None:
-        self.check_profilable()
+        self.require("profile")
         self.profile_note = ""
         number = self.engine.profile(PROFILED_STEPS, path)
         self.asked_profile = Request(number, self.snapshot.profile)
@@ -197,13 +161,8 @@ class Control(RunState):
     # ── recording ───────────────────────────────────────────────────────────────────────
 
     def record(self, text: str, *, force: bool = False) -> None:
-        self.check_recordable()
-        self.engine.begin_sink("recording", Path(text).expanduser(), force=force)
-
-    def check_recordable(self) -> None:
         self.require("record")
-        if self.dead:
-            raise RecordingError(f"nothing is running to record; press {key_for('restart')} first")
+        self.engine.begin_sink("recording", Path(text).expanduser(), force=force)
 
     def stop_recording(self, path: str) -> None:
         """Do nothing in a second call."""

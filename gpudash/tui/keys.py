@@ -6,26 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from gpudash import format as fmt
-from gpudash.offers import refusal
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
-
-RECORDED = "a recording is shown"
-INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
-WHY_NOT: dict[Ability, str] = {
-    "levers": "the levers of this run cannot be changed",
-    "pause": "this run cannot be paused",
-    "restart": "this run cannot be restarted",
-    "blocks": "no A/B can be run here",
-    "record": "this run cannot be recorded",
-    "profile": "this run cannot be profiled",
-    "memory": "who owns memory is not recorded here",
-    "leave": "this run ends with its dashboard",
-    "type": "nothing can be typed into this run",
-}
-"""The reason shown if a run's source does not accept a request."""
-
 
 Group: TypeAlias = Literal["move", "run", "prove", "look", "keep", "app"]
 GROUPS: dict[Group, str] = {
@@ -98,61 +79,6 @@ class Key(msgspec.Struct, frozen=True):
         first = self.keys.partition(",")[0]
         sign = SHOWN.get(first, first)
         return first if self.by_name and not sign.isascii() else sign
-
-    @property
-    def moves_levers(self) -> bool:
-        """Whether the key changes a lever: during an A/B it is refused."""
-        return self.needs == "levers"
-
-    def why_not(self, snapshot: Snapshot) -> str | None:
-        if self.action == "timeline" and snapshot.profile is not None:
-            return None  # an existing profile can always be shown
-        if self.action == "new_row":
-            return no_new_row(snapshot)
-        unable = why_not(self.needs, snapshot) if self.needs else None
-        return unable or (fixed(self.lever, snapshot) if self.lever else None)
-
-
-def why_not(ability: Ability, snapshot: Snapshot) -> str | None:
-    reason = _why_it_cannot(ability, snapshot) if runs_on(snapshot) else None
-    if reason is not None or ability in snapshot.can:
-        return reason
-    return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
-
-
-def _why_it_cannot(ability: Ability, snapshot: Snapshot) -> str | None:
-    script = fmt.plain(snapshot.workload)
-    if ability == "restart":
-        return f"{script} is not ours to restart"
-    if snapshot.state in ENDED:
-        return f"{script} has ended"
-    if ability in ("levers", "blocks") and not snapshot.levers:
-        return "levers are known from the first training step on"
-    if ability in ("pause", "profile", "memory") and snapshot.state == "starting":
-        return f"{script} has trained no step so far"
-    if ability == "pause" and snapshot.ranks:
-        return "several ranks are not paused: in a pause their collectives would time out"
-    return None
-
-
-def no_new_row(snapshot: Snapshot) -> str | None:
-    if snapshot.state not in ENDED:
-        return None
-    ended = fmt.plain(snapshot.workload) if runs_on(snapshot) else "the training"
-    return f"{ended} has ended: a new row would stay empty"
-
-
-def is_pausing(snapshot: Snapshot) -> bool:
-    """Return whether the training is paused or will be, as the user has asked last."""
-    if snapshot.pausing is not None:
-        return snapshot.pausing
-    return snapshot.state == "paused" and not aside(snapshot)
-
-
-def fixed(lever: str, snapshot: Snapshot) -> str | None:
-    """Return why a lever cannot be changed in this training, after its name; None if it can."""
-    reason = refusal(lever, snapshot.levers if snapshot.found else ())
-    return f"{lever}: {fmt.plain(reason)}" if reason else None
 
 
 PROFILED_STEPS = 10

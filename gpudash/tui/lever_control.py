@@ -11,13 +11,12 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.errors import UsageError
-from gpudash.handout import wording
 from gpudash.offers import NEEDS_ROOT, canonical, of_driver
+from gpudash.present import wording
+from gpudash.present.ledger import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result
-from gpudash.tui.keys import fixed, why_not
-from gpudash.tui.lever_values import LeverRow, MeasuredValue, fitting, measured_values
 from gpudash.tui.run_state import Request, RunState
 from workloads.levers import LeverError, find, phrase
 
@@ -176,16 +175,15 @@ class LeverControl:
 
     def change(self, lever: Lever, text: str) -> None:
         """Raise LeverError, which lists the valid values."""
-        self.check_settable(lever.name)
         self.set({lever.name: canonical(lever, text)})
 
     def step(self, name: str, direction: int) -> None:
-        self.check_settable(name)
+        self._run.require("levers", name)
         lever = self.lever(name)
         self.change(lever, lever.step(canonical(lever, self.value(lever)), direction))
 
     def use_row(self, result: Result) -> None:
-        self._check_levers()
+        self._run.require("levers")
         workload = self._run.workload
         if result.workload != workload:
             raise UsageError(f"setting {result.number} is of {result.workload}, not {workload}")
@@ -197,7 +195,7 @@ class LeverControl:
         before = {name: self.value(self.lever(name)) for name in settings}
         after = {name: value for name, value in settings.items() if value != before[name]}
         for name in after:
-            self.check_offered(name)
+            self._run.require("levers", name)
         if after:
             self._ask_for(after)
             self._edits.made(Edit({name: before[name] for name in after}, after))
@@ -207,24 +205,6 @@ class LeverControl:
         self.check_numbers(settings)
         number = None if self._run.dead else self._run.engine.change(settings)
         self._run.asked_levers |= {name: Request(number, value) for name, value in settings.items()}
-
-    def check_settable(self, name: str) -> None:
-        self._check_levers()
-        self.check_offered(name)
-
-    @property
-    def why_fixed(self) -> str | None:
-        """Why no lever can be changed now; None if levers can. A change would end an A/B."""
-        return why_not("levers", self._run.snapshot) or self._run.why_busy
-
-    def _check_levers(self) -> None:
-        if (reason := self.why_fixed) is not None:
-            raise UsageError(reason)
-
-    def check_offered(self, name: str) -> None:
-        """Raise UsageError if this lever can never be changed in this training."""
-        if (reason := fixed(name, self._run.snapshot)) is not None:
-            raise UsageError(reason)
 
     def check_numbers(self, settings: Mapping[str, str]) -> None:
         """Raise OtherNumbersError if settings change a script's numbers without confirmation."""
@@ -241,9 +221,9 @@ class LeverControl:
     # ── undo ────────────────────────────────────────────────────────────────────────────
 
     def go(self, way: Way) -> None:
-        self._check_levers()
-        if (edit := self._edits.next(way)) is None:
-            raise UsageError(f"there is no lever change to {way}")
+        self._run.require(way)
+        edit = self._edits.next(way)
+        assert edit is not None, "it is required"
         self._ask_for(edit.after)
         self._edits.went(way)
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.present.axes import TimeView
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.arrangement import PanelChoice, is_roomy
-from gpudash.tui.charts.axes import TimeView
+from gpudash.tui.availability import RECORDED
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Mail
-from gpudash.tui.keys import RECORDED, Key
+from gpudash.tui.keys import Key
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.answer import AnswerStrip
 from gpudash.tui.widgets.bars import Bar, Scrubber, StatusLine
@@ -65,7 +66,7 @@ class Panels:
             )
         self.show_charts(snapshot, time)
         with self.levers.contained():
-            fixed = RECORDED if snapshot.playback else levers.why_fixed
+            fixed = RECORDED if snapshot.playback else control.why_not("levers")
             answer = snapshot.answer or control.quiet.estimated
             self.levers.show(levers.rows(), replace(snapshot, answer=answer), fixed)
         with self.pane.contained():
@@ -91,10 +92,9 @@ class Panels:
                 bars.footer(
                     control.snapshot,
                     keys,
+                    control.requests,
                     focus=view.keys_of,
                     roomy=is_roomy(*size),
-                    comparing=control.comparing,
-                    refused=control.refused_now,
                 )
             )
 

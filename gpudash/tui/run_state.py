@@ -5,7 +5,7 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -14,16 +14,16 @@ from gpudash.protocol.answer import Answer
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
-from gpudash.protocol.training import Ability
 from gpudash.reference_levers import reference_levers
-from gpudash.snapshot import ENDED, Snapshot, runs_on
-from gpudash.tui.keys import is_pausing, key_for, why_not
+from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
+from gpudash.tui.availability import Requests, why_not
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
 
 WishT = TypeVar("WishT")
+Ongoing: TypeAlias = Literal["pause", "comparison"]
 
 
 class Request(NamedTuple, Generic[WishT]):
@@ -51,9 +51,8 @@ class RunState:
         """Whether the engine has started a run."""
         self.asked_levers: dict[str, Request[str]] = {}
         """Lever → the request to change it."""
-        self.asked_pause: Request[bool] | None = None
-        self.asked_comparison: Request[bool] | None = None
-        """True to begin one, False to end it."""
+        self.asked: dict[Ongoing, Request[bool]] = {}
+        """True to begin it, False to end it."""
         self.asked_profile: Request[Profiled | None] | None = None
         """Its wish is the previous profile."""
         self.asked_restart: Request[Plan] | None = None
@@ -72,18 +71,23 @@ class RunState:
     def drop_answered(self) -> None:
         """Forget requests that the newest snapshot includes; lever requests outlive a worker."""
         if self.dead:
-            self.asked_pause = self.asked_comparison = self.asked_profile = None
+            self.asked, self.asked_profile = {}, None
             return
-        asked = self.asked_levers.items()
-        self.asked_levers = {name: one for name, one in asked if self.is_open(one)}
-        if not self.is_open(self.asked_pause):
-            self.asked_pause = None
-        if not self.is_open(self.asked_comparison):
-            self.asked_comparison = None
+        levers, asked = self.asked_levers.items(), self.asked.items()
+        self.asked_levers = {name: one for name, one in levers if self.is_open(one)}
+        self.asked = {what: one for what, one in asked if self.is_open(one)}
 
-    def require(self, ability: Ability) -> None:
-        """Raise UsageError if the run does not accept such requests."""
-        if (reason := why_not(ability, self.snapshot)) is not None:
+    @property
+    def requests(self) -> Requests:
+        return Requests(self.comparing, self.pausing, self.profiling)
+
+    def why_not(self, action: str, lever: str = "") -> str | None:
+        why = why_not(action, self.snapshot, self.requests, lever)
+        return why.reason if why is not None else None
+
+    def require(self, action: str, lever: str = "") -> None:
+        """Raise UsageError if the action is not possible now."""
+        if (reason := self.why_not(action, lever)) is not None:
             raise UsageError(reason)
 
     @property
@@ -106,16 +110,21 @@ class RunState:
 
     @property
     def pausing(self) -> bool:
-        asked = self.asked_pause
-        return is_pausing(self.snapshot) if asked is None else asked.wish
+        """Whether the training is paused or will be, as the user has asked last."""
+        snapshot = self.snapshot
+        if "pause" in self.asked:
+            return self.asked["pause"].wish
+        if snapshot.pausing is not None:
+            return snapshot.pausing
+        return snapshot.state == "paused" and not aside(snapshot)
 
     @property
     def comparing(self) -> bool:
         """Whether an A/B or a proof by slowing is running, or was just requested."""
         if self.dead or self.snapshot.state == "starting":  # it ended with its worker
             return False
-        if self.asked_comparison is not None:
-            return self.asked_comparison.wish
+        if "comparison" in self.asked:
+            return self.asked["comparison"].wish
         return self.slowing or self.running is not None
 
     @property
@@ -128,12 +137,6 @@ class RunState:
     def slowing(self) -> bool:
         shown = self.snapshot.slowing
         return shown is not None and not shown.is_over
-
-    @property
-    def why_busy(self) -> str | None:
-        """The A/B or the proof that is running, and the key that ends it; None without one."""
-        what = "a proof by slowing" if self.slowing else "an A/B"
-        return f"{what} is running; {key_for('compare')} ends it" if self.comparing else None
 
     @property
     def profiling(self) -> bool:

@@ -202,6 +202,7 @@ class LiveView:
             host=lead.host_now(),
             other_jobs=self._others_now(ended_s),
             series=self._ticks.series(),
+            recent=self._ticks.recent(),
             markers=tuple(one for one in self._markers if one.at_s >= self._workload_began_s),
             blocks=tuple(self._blocks),
             results=self._results.results(live=self._trains and not self._in_blocks),

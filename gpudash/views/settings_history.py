@@ -14,7 +14,8 @@ from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Step
 from gpudash.snapshot import Result, SampleEnergy
-from gpudash.statistics import Means, percentiles, total, warm
+from gpudash.statistics import percentiles, warm
+from gpudash.window import Pace, Window
 
 LEAST_S = 2.0
 """No figure from less."""
@@ -68,12 +69,9 @@ class _Row:
         self.segment = segment
         self.workload = workload
         self.settings = settings
-        self.steps = 0
-        self.samples: int | None = 0
-        self.own_samples: int | None = 0  # of rank 0's GPU, whose energy is read
-        self.busy_s = 0.0
+        self.window = Window()
+        self.own = Pace()  # of rank 0's GPU, whose energy is read
         self.times_ms: deque[tuple[float, int]] = deque(maxlen=RESERVOIR)  # and how many steps
-        self.means = Means()
         self.most_mib: dict[str, float] = {}  # by metric
         self.metered = Metered()
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
@@ -83,17 +81,13 @@ class _Row:
         step, own_step = warm(finished), warm(own)
         if step is None or own_step is None:
             return
-        busy_s = step.count * step.step_ms / 1000
-        began_s = step.finished_s - busy_s
+        began_s = step.finished_s - step.count * step.step_ms / 1000
         if self.span is None or began_s > self.span[1] + _GAP_S:
             self.span = (began_s, step.finished_s)
         self.span = (self.span[0], max(self.span[1], step.finished_s))
-        self.steps += step.count
-        self.samples = total((self.samples, step.samples))
-        self.own_samples = total((self.own_samples, own_step.samples))
-        self.busy_s += busy_s
+        self.window.add(step)
+        self.own.add(own_step)
         self.times_ms.append((step.step_ms, step.count))
-        self.means.add(step.values, step.count)
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
@@ -104,15 +98,12 @@ class _Row:
             if energy_j is not None and (sample.energy_at_s or 0.0) >= self.span[0]:
                 self.metered.add(sample.energy_at_s or 0.0, energy_j, self.span[0])
             sample = since(sample, self.span[0])
-        self.means.add({name: sample.number(name) for name in ("gpu_util_pct", "cpu_pct")})
+        self.window.read(sample, ("gpu_util_pct", "cpu_pct"))
         for name in ("mem_peak_mib", "mem_reserved_mib"):
             mib = sample.number(name)
             if mib is not None:
                 self.most_mib[name] = max(self.most_mib.get(name, 0.0), mib)
         self.shown = None
-
-    def _rate(self, samples: int | None) -> float | None:
-        return None if samples is None or not self.busy_s else samples / self.busy_s
 
     def result(self, number: int, first: "_Row", own: Settings, *, live: bool) -> Result:
         """Return the same object while nothing changed."""
@@ -128,13 +119,13 @@ class _Row:
             configuration=_configuration(self, first, own),
             settings=self.settings,
             workload=self.workload,
-            steps=self.steps,
-            steps_per_s=self.steps / self.busy_s if self.busy_s else None,
-            samples_per_s=self._rate(self.samples),
+            steps=round(self.window.steps),
+            steps_per_s=self.window.per_s("steps"),
+            samples_per_s=self.window.per_s("samples"),
             step_ms_p50=p50,
             step_ms_p95=p95,
-            values=self.means.values() | self.most_mib,
-            energy=self.metered.of_sample(self._rate(self.own_samples)),
+            values=self.window.values() | self.most_mib,
+            energy=self.metered.of_sample(self.own.per_s("samples")),
             live=live,
         )
 
@@ -190,7 +181,7 @@ class SettingsHistory:
 
     def results(self, *, live: bool) -> tuple[Result, ...]:
         """`live` says whether the last row is still growing."""
-        shown = [row for row in self._rows if row.steps or row is self._rows[-1]]
+        shown = [row for row in self._rows if row.window.steps or row is self._rows[-1]]
         results: list[Result] = []
         for index, row in enumerate(shown):
             number = index + 1 + (self._dropped if index else 0)
@@ -200,7 +191,7 @@ class SettingsHistory:
 
     def _begin(self, row: _Row) -> None:
         # the previous row may still get steps that are on the device: it is kept for now
-        self._rows = [one for one in self._rows[:-1] if one.steps] + self._rows[-1:] + [row]
+        self._rows = [one for one in self._rows[:-1] if one.window.steps] + self._rows[-1:] + [row]
         if len(self._rows) > MOST_ROWS:
             del self._rows[1]
             self._dropped += 1

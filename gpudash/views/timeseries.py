@@ -12,8 +12,10 @@ from math import floor
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
-from gpudash.snapshot import Series, Values
+from gpudash.ranks.recent import NOW_S, NOW_STEPS
+from gpudash.snapshot import RecentMeans, Series, Values
 from gpudash.statistics import Means
+from gpudash.window import Window
 
 TICK_S = 0.5
 CAPACITY = 480
@@ -26,26 +28,25 @@ MOST_NAMES = 64
 """Most metrics kept: a source may name phases freely, and differently in each step."""
 
 
-class _Tick:
+class _Tick(Window):
     """One tick. `row` caches its line of the series until a value changes."""
 
-    __slots__ = ("covered", "readings", "row", "samples", "steps", "times")
+    __slots__ = ("covered", "row")
 
     def __init__(self) -> None:
+        super().__init__()
         self.covered = False  # all its steps are known
-        self.steps = 0.0
-        self.samples: float | None = 0.0
-        self.times = Means()
-        self.readings = Means()
         self.row: Values | None = None
 
-    def values(self) -> dict[str, float]:
-        values = self.readings.values()
-        if self.covered:
-            values["steps_per_s"] = self.steps / TICK_S
-            values |= {} if self.samples is None else {"samples_per_s": self.samples / TICK_S}
-            values |= self.times.values()
-        return values
+    def drawn(self) -> dict[str, float]:
+        """Return its values; the rates of steps that are on their way are not known."""
+        if not self.covered:
+            return self.readings.values()
+        samples_per_s = None if self.samples is None else self.samples / TICK_S
+        values = {"steps_per_s": self.steps / TICK_S, "samples_per_s": samples_per_s}
+        values["step_ms"] = self.step_ms
+        known = {name: value for name, value in values.items() if value is not None}
+        return self.values() | known
 
 
 class _Merged:
@@ -110,6 +111,9 @@ class Ticks:
         self._series = Series(tick_s=TICK_S)
         self._shown_to = 0
         self._stale = False  # a tick that was shown has changed
+        self._warm_from = 0  # the first tick after the last warm-up
+        self._recent = RecentMeans()
+        self._recent_of = (0, 0)  # `_warm_from` and `_covered_to` then
 
     def begin(self, at_s: float) -> None:
         """Begin at whole ticks, as only those can be covered."""
@@ -127,11 +131,30 @@ class Ticks:
         self._covered_to = max(self._covered_to, end)
         self._merge()
 
+    def recent(self) -> RecentMeans:
+        """Return the same object while no further tick is known."""
+        known = self._warm_from, self._covered_to
+        if self._recent_of != known:
+            self._recent, self._recent_of = self._newest_ticks(), known
+        return self._recent
+
+    def _newest_ticks(self) -> RecentMeans:
+        window, until = Window(), self._newest - NOW_S / TICK_S
+        for index in reversed(range(max(self._warm_from, self._merged.end), self._covered_to)):
+            tick = self._ticks.get(index)
+            if index < until and window.steps >= NOW_STEPS:
+                break
+            if tick is not None:
+                window.join(tick)
+        step_ms = {} if window.step_ms is None else {"step_ms": window.step_ms}
+        return RecentMeans(steps=window.steps, values=window.values() | step_ms)
+
     def step(self, step: Step) -> None:
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
-        values = step.values | {"step_ms": step.step_ms}
         first, last = self._index(began_s), self._index(step.finished_s)
+        if step.warm < step.count:
+            self._warm_from = last + 1
         for index in range(max(first, last - CAPACITY), last + 1):
             tick = self._tick(index)
             if tick is None:
@@ -141,10 +164,7 @@ class Ticks:
                 tick_s = self._began_s + index * TICK_S
                 overlap_s = min(step.finished_s, tick_s + TICK_S) - max(began_s, tick_s)
                 share = max(overlap_s, 0.0) / duration_s
-            tick.steps += share * step.count
-            if tick.samples is not None:
-                tick.samples = None if step.samples is None else tick.samples + share * step.samples
-            tick.times.add(values, share * step.count)
+            tick.add(step, share)
             self._touch(tick)
 
     def read(self, reading: Reading) -> None:
@@ -152,9 +172,7 @@ class Ticks:
         self._sampled_to = max(self._sampled_to, index)
         tick = self._tick(index)
         if tick is not None:
-            tick.readings.add(
-                {name: reading.number(name) for name in reading.values if _is_kept(name)}
-            )
+            tick.read(reading, filter(_is_kept, reading.values))
             self._touch(tick)
         self._merge()
 
@@ -192,7 +210,7 @@ class Ticks:
         if tick is None:
             return ()
         if tick.row is None:
-            values = tick.values()
+            values = tick.drawn()
             self._names |= dict.fromkeys(values)
             tick.row = tuple(map(values.get, self._names))
         return tick.row
@@ -221,7 +239,7 @@ class Ticks:
         until = self._newest - KEPT
         for index in sorted(index for index in self._ticks if index < until):
             self._merged.add({}, index - self._merged.end)
-            self._merged.add(self._ticks.pop(index).values())
+            self._merged.add(self._ticks.pop(index).drawn())
         self._merged.add({}, until - self._merged.end)
         self._merged_columns = self._merged.columns()
         self._stale = True

@@ -119,7 +119,8 @@ def test_figures_that_change_alone_are_shown_anew_after_a_while():
 
 def test_figures_of_the_first_steps_are_shown_anew_soon():
     """They are few, and the readings of the device reach back before them."""
-    first, more = measured(device_ms=9.9, ticks=2), measured(device_ms=9.5)
+    first, more = measured(device_ms=9.9), measured(device_ms=9.5)
+    first = changed(first, recent=changed(first.recent, steps=100))
     found = given(Answers(), first, *[more] * 3)
     said = [one.evidence[0].partition(" of ")[0] for one in found]
     assert said == [*["the GPU is busy 99 %"] * 2, *["the GPU is busy 95 %"] * 2]
@@ -151,10 +152,7 @@ def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
 
 
 def test_a_throttling_that_is_over_does_not_stand():
-    throttled = read(measured(device_ms=9.9), "sw_power_cap", sm_clock_mhz=990.0)
-    clocks = {"sm_clock_mhz": (1980.0,) * 10 + (990.0,) * 10}
-    series = changed(throttled.series, values=throttled.series.values | clocks)
-    throttled = changed(throttled, series=series)
+    throttled = read(measured(device_ms=9.9), "sw_power_cap", 1980.0, sm_clock_mhz=990.0)
     over = changed(throttled, gpu=changed(throttled.gpu, values={"throttle": "none"}))
     assert [one.kind for one in given(Answers(), throttled, over)] == ["throttled", "gpu"]
 

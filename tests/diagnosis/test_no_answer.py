@@ -5,7 +5,7 @@ import pytest
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.readings import HostReading, OtherJobs
-from gpudash.snapshot import Hang, Marker, RankRow, RankStack, Snapshot
+from gpudash.snapshot import Hang, RankRow, RankStack, RecentMeans, Series, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured
 from tests.tui.fake_engine import result
@@ -60,7 +60,7 @@ def test_a_script_that_ends_without_a_step_says_so():
 
 
 def test_once_there_are_enough_steps_the_answer_waits_for_half_a_second():
-    blind = changed(gpu_step(), steps_since_break=96, series=Snapshot().series)
+    blind = changed(gpu_step(), steps_since_break=96, recent=RecentMeans())
     assert ask(blind).title == "measuring the first half second …"
 
 
@@ -68,46 +68,6 @@ def test_slow_steps_need_fewer():
     assert steps_needed(None) == steps_needed(5.0) == MEASURED_STEPS
     assert steps_needed(1000.0) == 10
     assert steps_needed(60_000.0) == 8
-
-
-def test_means_leave_out_the_time_before_the_last_change():
-    before, after = (3.0,) * 18, (9.5,) * 2
-    snapshot = changed(
-        measured(), markers=(Marker(kind="change", at_s=9.0, label="batch_size=16"),)
-    )
-    values = snapshot.series.values | {"device_ms": before + after}
-    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
-    assert recent_step(snapshot).device_ms == pytest.approx(9.5)
-    assert recent_step(snapshot).steps == 100
-    assert recent_step(changed(snapshot, markers=())).device_ms < 9.0
-
-
-def test_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
-    assert recent_step(measured()).steps == 2.0 * 100
-    assert recent_step(measured(ticks=3)).steps == 1.5 * 100
-    slow = measured(step_ms=1000.0)  # as many as hold five steps
-    assert recent_step(slow).steps == 5
-
-
-def test_a_tick_without_a_rate_has_no_steps():
-    snapshot = measured()
-    rates = (None, 100.0) * 10
-    snapshot = changed(
-        snapshot,
-        series=changed(snapshot.series, values=snapshot.series.values | {"steps_per_s": rates}),
-    )
-    assert recent_step(snapshot).steps == 2 * 50
-    slow = snapshot.series.values | {"steps_per_s": (None, 2.0) * 10}
-    assert recent_step(changed(snapshot, series=changed(snapshot.series, values=slow))).steps == 5
-
-
-def test_means_leave_out_the_warm_up():
-    slow = (3000.0,) * 18 + (10.0,) * 2
-    snapshot = measured()
-    values = snapshot.series.values | {"step_ms": slow, "steps_per_s": (1 / 3,) * 18 + (100.0,) * 2}
-    snapshot = changed(snapshot, series=changed(snapshot.series, values=values))
-    warm = recent_step(changed(snapshot, steps_since_break=105))
-    assert (warm.step_ms, warm.steps) == (pytest.approx(10.0), 100)
 
 
 @pytest.mark.parametrize("state", ["paused", "switching"])
@@ -137,8 +97,8 @@ def in_ab(core_wait_pct, **changes):
     """An A/B of which the last 5 s had this core wait; before them it was 60 %."""
     waits_pct = (60.0,) * 10 + (core_wait_pct,) * 10
     snapshot = changed(gpu_step(), comparison=compared(), elapsed_s=10.2, **changes)
-    values = snapshot.series.values | {"core_wait_pct": waits_pct}
-    return changed(snapshot, series=changed(snapshot.series, values=values))
+    at_s = tuple(0.5 * (tick + 1) for tick in range(20))
+    return changed(snapshot, series=Series(at_s=at_s, values={"core_wait_pct": waits_pct}))
 
 
 @pytest.mark.parametrize(

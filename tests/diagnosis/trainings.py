@@ -7,9 +7,9 @@ from gpudash.diagnosis.headline import headline
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.session import ComparisonShown, Straggler
 from gpudash.protocol.training import Device
-from gpudash.snapshot import Marker, Series, Snapshot
+from gpudash.snapshot import Marker, RecentMeans, Series, Snapshot
 from gpudash.trace.summary import Summary
-from tests.tui.fake_engine import PHASES, referred
+from tests.tui.fake_engine import PHASES, referred, with_recent
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
@@ -22,12 +22,11 @@ def settings(workload="encdec", **changes):
     return resolve(CATALOGUE[workload].levers, {"num_workers": "4", **changes})
 
 
-def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, ticks=20, **ms):
+def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, **ms):
     """A training of 10 ms a step: the GPU works for 6 of it, the host for 3, unless `ms` differ."""
     times = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 3.0, "device_ms": 6.0, **ms}
-    values = {name: (value,) * ticks for name, value in times.items() if value is not None}
-    values["steps_per_s"] = (1000 / times["step_ms"],) * ticks
-    values |= {} if core_wait_pct is None else {"core_wait_pct": (core_wait_pct,) * ticks}
+    values = {"core_wait_pct": core_wait_pct, **times}
+    values = {name: value for name, value in values.items() if value is not None}
     return referred(
         Snapshot(
             state="training",
@@ -39,7 +38,7 @@ def measured(workload="encdec", *, device=GPU, chosen=None, core_wait_pct=None, 
             step_ms_p50=times["step_ms"],
             phases=PHASES,
             host=HostReading(at_s=0.0, values={"cpu_pct": 130.0}),
-            series=Series(at_s=tuple(0.5 * (tick + 1) for tick in range(ticks)), values=values),
+            recent=RecentMeans(steps=max(2000 / times["step_ms"], 5), values=values),
         )
     )
 
@@ -90,7 +89,7 @@ def launching():
 
 def answered(snapshot, before=None, cores=8, profile=None):
     """The snapshot with the answer that is found of it; `before` was found before."""
-    snapshot = referred(snapshot)
+    snapshot = with_recent(referred(snapshot))
     found = find(snapshot, cores, profile)
     return changed(snapshot, answer=before if found is None else found.answer)
 
@@ -111,22 +110,19 @@ def behind(snapshot=None, **changes):
     return changed(snapshot or measured(device_ms=9.9), straggler=straggler)
 
 
-def read(snapshot, throttle="none", **values):
-    """The snapshot with these readings of the GPU in each tick."""
-    series = snapshot.series
-    kept = {name: (value,) * len(series.at_s) for name, value in values.items()}
+def read(snapshot, throttle="none", top_clock_mhz=None, **values):
+    """The snapshot with these readings of the GPU; its clock was as high as `top_clock_mhz`."""
+    clocks = {"sm_clock_mhz": (top_clock_mhz or values.get("sm_clock_mhz"),)}
+    recent = changed(snapshot.recent, values=snapshot.recent.values | values)
     reading = GpuReading(at_s=0.0, index=0, uuid="", name="", values={"throttle": throttle})
-    return changed(snapshot, gpu=reading, series=changed(series, values=series.values | kept))
+    return changed(snapshot, gpu=reading, recent=recent, series=Series(at_s=(0.5,), values=clocks))
 
 
 def evaluating(share, mark_s=4.0):
-    """For this share of each 0.5 s the training is in no step."""
-    snapshot = measured(ticks=60)
-    rates = ((1 - share) * 100.0,) * 60
-    values = snapshot.series.values | {"steps_per_s": rates}
-    marks = (Marker(kind="evaluation", at_s=mark_s, label="evaluation"),)
-    series = changed(snapshot.series, values=values)
-    return changed(snapshot, series=series, markers=marks, elapsed_s=30.0)
+    """For this share of the time the training has evaluated."""
+    lasts_s = share * 30.0
+    marks = (Marker(kind="evaluation", at_s=mark_s, label="evaluation", lasts_s=lasts_s),)
+    return changed(measured(), markers=marks, elapsed_s=30.0)
 
 
 def profiled(**values):
@@ -157,8 +153,8 @@ def compared(**values):
 
 
 def later(snapshot, elapsed_s):
-    """The snapshot, and another tick of the series is over."""
-    return changed(snapshot, elapsed_s=elapsed_s, series=changed(snapshot.series))
+    """The snapshot, and another tick is over."""
+    return changed(snapshot, elapsed_s=elapsed_s, recent=changed(snapshot.recent))
 
 
 def given(answers, *snapshots, every_s=1.0, begin_s=0.0, profile=None):

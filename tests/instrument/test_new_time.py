@@ -13,6 +13,9 @@ from docs.make_reference import metrics
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.wire import StepReport, encoded
 from gpudash.metrics import METRICS, Metric
+from gpudash.present.axes import TimeView
+from gpudash.present.ranks import columns_of
+from gpudash.present.readings import readings
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Phase, State
 from gpudash.recording.csv_format import columns
@@ -22,9 +25,6 @@ from gpudash.recording.log import Origin
 from gpudash.run.fold import Fold
 from gpudash.run.replayed import replayed
 from gpudash.sinks.export import export
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import readings
-from gpudash.tui.widgets.ranks import columns_of
 from tests.lives import in_process
 from tests.recording.record import record
 from tests.scripted_run import PLAN, started

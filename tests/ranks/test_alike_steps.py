@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from gpudash.compare.blocks import BlockLog
 from gpudash.protocol.commands import Block
 from gpudash.protocol.training import State
-from gpudash.ranks.rank import WholeRun
 from gpudash.ranks.recent import RecentSteps
 from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.time_breakdown import TimeAccount
 from gpudash.views.timeseries import Ticks
+from gpudash.window import Pace
 from tests.scripted_run import BEGAN_S, Trainer, gpu, measured
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 12)), min_size=1, max_size=8)
@@ -71,7 +71,7 @@ def having(view, items):
 
 
 def whole_run(items):
-    return [having(WholeRun(), items).steps_per_s]
+    return [having(Pace(), items).per_s("steps")]
 
 
 def account(items):

@@ -114,22 +114,22 @@ def whole(*records):
 def test_a_whole_run_counts_every_step_after_its_first_one():
     run = Trainer()
     first, rest = run.steps(1, 9000.0), run.steps(200, 25.0) + run.steps(100, 100.0)
-    assert whole(*first).steps_per_s is None
-    assert whole(*first, *rest).steps_per_s == pytest.approx(300 / 15.0)
+    assert whole(*first).per_s("steps") is None
+    assert whole(*first, *rest).per_s("steps") == pytest.approx(300 / 15.0)
 
 
 def test_a_pause_does_not_dilute_the_rate_of_a_whole_run():
     run = Trainer()
     before = run.steps(11, 50.0)
     run.wait(60.0)
-    assert whole(*before, *run.steps(10, 50.0)).steps_per_s == pytest.approx(20.0)
+    assert whole(*before, *run.steps(10, 50.0)).per_s("steps") == pytest.approx(20.0)
 
 
 def test_another_worker_is_another_run():
     run = Trainer()
     before = [run.start(), *run.steps(11, 50.0), run.start()]
-    assert whole(*before).steps_per_s is None
-    assert whole(*before, *run.steps(3, 100.0)).steps_per_s == pytest.approx(10)
+    assert whole(*before).per_s("steps") is None
+    assert whole(*before, *run.steps(3, 100.0)).per_s("steps") == pytest.approx(10)
 
 
 # ── readings ────────────────────────────────────────────────────────────────────────────

@@ -10,11 +10,17 @@ import pytest
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
-from gpudash.markup import document, element, number
+from gpudash.present.markup import document, element, number
 from gpudash.protocol.answer import Gain, Try, Without
 from gpudash.protocol.session import EnergyFound, Slope
-from gpudash.report.charts import interval_chart, reach_of, step_chart, throughput_chart
-from gpudash.report.frame import MOST_BINS, bins_of
+from gpudash.report.charts import (
+    MOST_BINS,
+    bins_of,
+    interval_chart,
+    reach_of,
+    step_chart,
+    throughput_chart,
+)
 from gpudash.report.page import POLICY
 from gpudash.snapshot import Marker, Result, Series, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown

@@ -7,13 +7,13 @@ import msgspec
 
 from docs.make_reference import metrics
 from gpudash.metrics import METRICS, Metric
+from gpudash.present.axes import TimeView
+from gpudash.present.readings import ShownReading, readings
 from gpudash.recording.csv_format import columns
 from gpudash.recording.intervals import Intervals
 from gpudash.recording.log import Origin
 from gpudash.sinks.recording import RecordingWriter
 from gpudash.telemetry.gpu import FAST, open_gpu
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import ShownReading, readings
 from gpudash.tui.widgets.readings import device_lines
 from gpudash.views.live import LiveView
 from tests.lives import said

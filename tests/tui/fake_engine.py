@@ -16,6 +16,7 @@ import msgspec
 from gpudash.compare.ab import Question
 from gpudash.diagnosis.answer import Answers
 from gpudash.errors import ExistsError, RecordingError, WorkerError
+from gpudash.format import is_measured
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.records import Settings
@@ -24,12 +25,14 @@ from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import (
     Listener,
     Marker,
+    RecentMeans,
     RecordingStatus,
     Result,
     Series,
     Snapshot,
     Values,
 )
+from gpudash.statistics import mean
 from gpudash.trace.summary import Summary
 from workloads import CATALOGUE
 from workloads.levers import resolve
@@ -185,11 +188,23 @@ def referred(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, levers=levers)
 
 
+def with_recent(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with the means over the last two seconds of its series, unless it has some."""
+    series = snapshot.series
+    if snapshot.recent.values:
+        return snapshot
+    rates = [rate if is_measured(rate) else 0.0 for rate in series.of("steps_per_s")[-4:]]
+    means = {name: mean(values[-4:], rates) for name, values in series.values.items()}
+    known = {name: value for name, value in means.items() if is_measured(value)}
+    recent = RecentMeans(steps=sum(rates) * series.tick_s, values=known)
+    return msgspec.structs.replace(snapshot, recent=recent)
+
+
 def answered(
     snapshot: Snapshot, answers: Answers | None = None, profile: Summary | None = None
 ) -> Snapshot:
     """The snapshot with its answer; unless it has one, that of `answers` after a look at it."""
-    snapshot = referred(snapshot)
+    snapshot = with_recent(referred(snapshot))
     if snapshot.answer is not None:
         return snapshot
     answers = answers or Answers()

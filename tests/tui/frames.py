@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 from textual.geometry import Size
 
+from gpudash.present.cells import Parts, exactly
 from gpudash.protocol.commands import Plan
 from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import is_too_small, places, too_small
-from gpudash.tui.cells import Parts, exactly
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.widgets.painted import Painted
-from tests.tui.fake_engine import FakeEngine, referred
+from tests.tui.fake_engine import FakeEngine, referred, with_recent
 
 
 def text_of(row: Parts) -> str:
@@ -80,5 +80,5 @@ def control_of(snapshot: Snapshot, engine: FakeEngine | None = None) -> Control:
         return engine
 
     control = Control(opened, Plan(workload=snapshot.workload, settings={}))
-    control.snapshot = referred(snapshot)
+    control.snapshot = with_recent(referred(snapshot))
     return control

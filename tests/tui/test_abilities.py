@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
+from gpudash.present.cells import fitting
+from gpudash.tui.availability import WHY_NOT, Requests
 from gpudash.tui.bars import footer
-from gpudash.tui.cells import fitting
-from gpudash.tui.keys import WHY_NOT
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
@@ -32,24 +32,29 @@ async def test_footer_levers_and_palette_show_what_is_not_possible(d):
     assert "Levers · batch_size=16" in told
 
 
-def test_the_key_of_the_proposal_is_grey_without_a_proposal():
-    buttons = {refused: footer(training(), refused=refused) for refused in ((), ("try_it",))}
-    assert len({tuple(cell.rank for cell in cells) for cells in buttons.values()}) == 1
-    for refused, ink in (((), "key"), (("try_it",), "dim")):
-        (button,) = (cell for cell in buttons[refused] if cell.action == "try_it")
-        assert button.parts[0] == ("x", ink)
-
-
-def test_undo_is_grey_without_a_change():
-    for refused, ink, rank in (((), "key", 0), (("undo",), "dim", 5)):
-        buttons = footer(training(), refused=refused)
-        (button,) = (cell for cell in buttons if cell.action == "undo")
-        assert (button.parts[0], button.rank) == (("u", ink), rank)
+@pytest.mark.parametrize(
+    ("snapshot", "requests", "action", "ink", "rank"),
+    [
+        (training(), Requests(), "undo", "key", 0),
+        (training(), Requests(edits=frozenset()), "undo", "dim", 5),
+        (training(), Requests(proposes=False), "try_it", "dim", 1),
+        (training(), Requests(pipelines=False), "pipelining", "dim", 2),
+        (changed(training(), state="paused"), Requests(), "compare", "dim", 1),
+        (WATCHED, Requests(), "compare", "dim", 9),
+        (training(), Requests(comparing=True), "pipelining", "dim", 9),
+        (changed(training(), state="finished"), Requests(), "new_row", "dim", 9),
+    ],
+)
+def test_a_key_that_is_refused_for_the_moment_keeps_its_place_and_others_go_first(
+    snapshot, requests, action, ink, rank
+):
+    (button,) = (one for one in footer(snapshot, requests=requests) if one.action == action)
+    assert (button.parts[0][1], button.rank) == (ink, rank)
 
 
 def test_80_columns_have_room_for_the_keys_that_tell_why():
     able = changed(training(), can=("blocks", "levers", "pause", "profile"))
-    shown = fitting(footer(able, focus="levers", refused=("undo",)), 78)
+    shown = fitting(footer(able, focus="levers", requests=Requests(edits=frozenset())), 78)
     assert {"why", "timeline", "try_it", "help", "command_palette", "leave"} <= {
         cell.action for cell in shown
     }

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from rich.cells import cell_len
 
+from gpudash.present.cells import Parts
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result, Series, Snapshot
 from gpudash.tui.arrangement import LEAST, PanelChoice
-from gpudash.tui.cells import Parts
 from gpudash.tui.panels import View
 from tests.tui import scenes, scripts
 from tests.tui.comparisons import CONCLUDED, compared, comparing

@@ -7,11 +7,12 @@ import msgspec
 from textual import events
 from textual.app import App
 
+from gpudash.present.history import rate_unit
+from gpudash.present.ledger import MeasuredValue, fitting, measured_values
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.tui import app
-from gpudash.tui.lever_values import MeasuredValue, fitting, measured_values, rate_unit
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from tests.tui.comparisons import compared
 from tests.tui.driving import strips_of

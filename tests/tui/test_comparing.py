@@ -314,3 +314,4 @@ def test_every_lever_of_every_workload_can_be_compared(workload):
         (question,) = engine.calls_of("compare")[-1]
         assert (question.lever, question.b) == (lever.name, other)
         assert question.short_runs == (lever.effect != "next step")
+        control.ab.end()

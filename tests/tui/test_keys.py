@@ -12,8 +12,7 @@ from gpudash.tui.keys import GROUPS, KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskKey
 from gpudash.tui.screens.keys import Help, keys_text
-from gpudash.tui.screens.main import PANELS, MainScreen
-from gpudash.tui.screens.replay import ReplayScreen
+from gpudash.tui.screens.main import PANELS, MainScreen, ReplayScreen
 from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard, showing, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, training

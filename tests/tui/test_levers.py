@@ -6,17 +6,17 @@ from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
+from gpudash.present.ledger import LeverRow
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
-from gpudash.tui.lever_values import LeverRow
 from gpudash.tui.widgets.levers import LeverPanel
+from tests.present.test_ledger import verdict
 from tests.tui.driving import dashboard, mouse
 from tests.tui.fake_engine import FakeEngine, gpu_sample, training
 from tests.tui.frames import painted
-from tests.tui.test_ledger import verdict
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from textual.geometry import Size
 
+from gpudash.present.axes import TimeView
+from gpudash.present.cells import LEVELS, width_of
+from gpudash.present.readings import ShownReading, readings, sparklines
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.cells import LEVELS, width_of
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import ShownReading, readings, sparklines
 from gpudash.tui.widgets.readings import Activity, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases

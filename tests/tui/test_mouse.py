@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
+from gpudash.present.cells import fitting
+from gpudash.tui.availability import Requests
 from gpudash.tui.bars import footer
-from gpudash.tui.cells import fitting
 from gpudash.tui.keys import KEYS, REPLAY_KEYS, TIMELINE_KEYS
 from tests.tui import scenes, scripts
 from tests.tui.fake_engine import settings, training
@@ -33,9 +34,9 @@ def buttons(width, snapshot, keys, **options):
 )
 def test_the_menu_has_every_action_and_is_always_in_the_footer(width, scene, keys):
     snapshot = scene()
-    comparing = scene is scenes.comparing
+    requests = Requests(comparing=scene is scenes.comparing)
     for focus in ("levers", "throughput", "pane", "ab"):
-        shown = buttons(width, snapshot, keys, focus=focus, comparing=comparing)
+        shown = buttons(width, snapshot, keys, requests=requests, focus=focus)
         assert "command_palette" in shown
         assert shown & {"help", "screen.help"}
 

@@ -5,7 +5,7 @@ from itertools import product
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
-from gpudash.tui.origins import origin, origin_lines
+from gpudash.present.origins import origin, origin_lines
 from tests.tui import scenes
 from tests.tui.driving import showing
 

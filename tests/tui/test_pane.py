@@ -13,9 +13,9 @@ from textual import events
 from textual.app import App
 
 from gpudash import format as fmt
+from gpudash.present.cells import Scroll, bar_of, fitted
+from gpudash.present.history import history_rows, table_of
 from gpudash.snapshot import KEPT_LINES, SampleEnergy, Snapshot
-from gpudash.tui.cells import Scroll, bar_of, fitted
-from gpudash.tui.widgets.history import history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
 from tests.tui.comparisons import CONCLUDED, compared, comparing, text_of

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from gpudash.present import axes
+from gpudash.present.axes import TimeView
+from gpudash.present.cells import Cell, fitting
+from gpudash.present.throughput import drawn_columns
 from gpudash.snapshot import Series
-from gpudash.tui.cells import Cell, fitting
-from gpudash.tui.charts import axes
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.throughput import drawn_columns
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.widgets.timeline import details_rows
 from gpudash.views.timeline import Details

@@ -5,10 +5,10 @@ import math
 import pytest
 from msgspec.structs import replace
 
+from gpudash.present.ranks import in_sight, rank_rows, spread, verdict
 from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Hang, RankRow, RankStack, Snapshot
 from gpudash.tui.bars import header
-from gpudash.tui.widgets.ranks import in_sight, rank_rows, spread, verdict
 from tests.tui import scripts
 from tests.tui.driving import showing, still
 

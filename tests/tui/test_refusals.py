@@ -6,7 +6,8 @@ import msgspec
 
 from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import ENDED
-from gpudash.tui.keys import INSTEAD, KEYS, RECORDED, WHY_NOT
+from gpudash.tui.availability import INSTEAD, RECORDED, WHY_NOT
+from gpudash.tui.keys import KEYS
 from tests.tui import scripts
 from tests.tui.comparisons import CONCLUDED, compared, comparing
 from tests.tui.driving import dashboard

@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from gpudash.format import minutes
-from gpudash.handout.wording import verdict_command
+from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice
-from gpudash.tui.keys import RECORDED
+from gpudash.tui.availability import RECORDED
 from gpudash.tui.panels import View
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard, showing, still

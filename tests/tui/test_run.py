@@ -75,8 +75,8 @@ async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_ta
 
 def test_a_pause_asked_of_a_dead_worker_is_forgotten():
     control = running()
+    control.pause_or_resume()
     for state in ("failed", "training"):
-        control.pause_or_resume()
         control.take(changed(training(), state=state))
     control.pause_or_resume()
     assert pauses(control.engine) == ["pause", "pause"]

@@ -12,9 +12,8 @@ from textual import events
 from textual.app import App
 from textual.geometry import Size
 
-from gpudash.snapshot import BlockShown, Marker, Series
-from gpudash.tui.charts.axes import TimeRange, TimeView
-from gpudash.tui.charts.throughput import (
+from gpudash.present.axes import TimeRange, TimeView
+from gpudash.present.throughput import (
     columns_of,
     compared_in,
     label_in,
@@ -24,6 +23,7 @@ from gpudash.tui.charts.throughput import (
     side_of,
     throughput,
 )
+from gpudash.snapshot import BlockShown, Marker, Series
 from gpudash.tui.widgets.throughput import ThroughputChart
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import training

@@ -10,7 +10,7 @@ from gpudash.cli.main import parse
 from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
-from gpudash.handout.wording import result_text, verdict_text
+from gpudash.present.wording import result_text, verdict_text
 from gpudash.protocol.commands import Plan
 from gpudash.reference_levers import reference_levers
 from tests.tui.comparisons import VERDICT, compared

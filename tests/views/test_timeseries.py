@@ -5,20 +5,21 @@ from operator import mul
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace as change
 
 from gpudash.protocol.readings import HostReading
-from gpudash.snapshot import Series
+from gpudash.snapshot import RecentMeans, Series
 from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
 
-def trained(durations_ms, *, began_s=BEGAN_S):
+def trained(durations_ms, *, began_s=BEGAN_S, warmup=0):
     """Steps back to back from the run's begin; all are known up to the last."""
     run = Trainer(began_s)
     ticks = Ticks(BEGAN_S)
     ticks.begin(began_s - TICK_S)
-    for duration_ms in durations_ms:
-        ticks.step(run.step(duration_ms).steps[0])
+    for number, duration_ms in enumerate(durations_ms):
+        ticks.step(change(run.step(duration_ms).steps[0], warm=int(number >= warmup)))
     ticks.cover(run.now_s)
     return ticks, run
 
@@ -45,6 +46,31 @@ def test_rates_times_the_length_of_a_tick_add_up_to_the_steps(durations_ms):
     ticks, run = trained(durations_ms)
     ticks.cover(run.now_s + TICK_S)
     assert sum(ticks.series().of("steps_per_s")) * TICK_S == pytest.approx(len(durations_ms))
+
+
+def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
+    assert trained([10.0] * 1000)[0].recent().steps == pytest.approx(200)
+    assert trained([10.0] * 150, warmup=5)[0].recent().steps == pytest.approx(100)
+    assert trained([1000.0] * 30)[0].recent().steps == pytest.approx(5)  # of slow ones as many
+
+
+def test_recent_means_leave_out_what_was_before_the_last_warm_up():
+    ticks, run = trained([40.0] * 50)
+    for number in range(100):
+        ticks.step(change(run.step(10.0).steps[0], warm=int(number > 2)))
+    assert ticks.recent() == RecentMeans()
+    ticks.cover(run.now_s)
+    assert ticks.recent().values["step_ms"] == pytest.approx(10.0)
+    assert ticks.recent() is ticks.recent()
+
+
+def test_recent_means_go_back_over_a_time_without_steps_and_what_was_read_in_it():
+    ticks, run = trained([100.0] * 20)
+    for at_s, percent in ((run.now_s - 0.2, 90.0), (run.now_s + 0.7, 10.0)):
+        ticks.read(gpu(at_s, gpu_util_pct=percent))
+    ticks.cover(run.now_s + 30.0)
+    recent = ticks.recent()
+    assert (recent.steps, recent.values["gpu_util_pct"]) == (pytest.approx(5), 90.0)
 
 
 def test_idle_ticks_are_a_measured_zero_without_times():

@@ -7,7 +7,6 @@ from gpudash.compare.starts import STARTS
 from gpudash.offers import canonical
 from gpudash.protocol.training import Lever
 from gpudash.tui.actions.asking import Asking
-from gpudash.tui.keys import key_for
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
 from gpudash.tui.screens.dialog import AskKey
 
@@ -57,7 +56,7 @@ class LeverActions(Asking):
 
     def action_edit(self) -> None:
         lever = self._chosen()
-        if lever is not None and self._ask(lambda: self.control.levers.check_settable(lever.name)):
+        if lever is not None and self._ask(lambda: self.control.require("levers", lever.name)):
             self._open_chooser(lever)
 
     def _open_chooser(self, lever: Lever, *, compares: bool = False) -> None:
@@ -81,7 +80,7 @@ class LeverActions(Asking):
 
     def action_code_of(self, name: str, value: str | None = None) -> None:
         """By default the value is the one that an A/B tests, or else the present one."""
-        from gpudash.handout.own_line import own_line  # noqa: PLC0415  # after the first frame
+        from gpudash.present.own_line import own_line  # noqa: PLC0415  # after the first frame
         from gpudash.tui.screens.recipe import TakeHome  # noqa: PLC0415  # …
 
         def show() -> None:
@@ -102,7 +101,7 @@ class LeverActions(Asking):
             self.main_screen.open_tab("ab")  # a small terminal hides its verdict behind the levers
             return
         lever = self._chosen()
-        if lever is None or not self._ask(lambda: self.control.ab.check_comparable(lever)):
+        if lever is None or not self._ask(lambda: self.control.require("blocks", lever.name)):
             return
         if lever.kind == "switch":
             self._compare(lever.name, lever.step(self.control.levers.value(lever), 1))
@@ -112,34 +111,20 @@ class LeverActions(Asking):
     def action_try_it(self) -> None:
         """Run an A/B of the answer's first proposal."""
         proposed = self.main_screen.headline.first
-        if not self._is_free():
-            return
-        if proposed is not None:
+        if self._ask(lambda: self.control.require("try_it")) and proposed is not None:
             self.main_screen.levers.find(proposed.lever)
             self._compare(proposed.lever, proposed.value)
-        elif self._ask(self.control.ab.check_trains):
-            compares = f"press {key_for('compare')} to compare the one under the cursor"
-            self.notify(f"the answer proposes no lever now; {compares}")
-
-    def _is_free(self) -> bool:
-        """Return whether blocks can be run and none are; else show why not."""
-        if not self._ask(lambda: self.control.require("blocks")):
-            return False
-        if (busy := self.control.why_busy) is not None:
-            self.notify(busy)
-        return busy is None
 
     def action_prove(self) -> None:
-        if self._is_free():
-            self._ask_and_notify(self.control.ab.prove)
+        self._ask_and_notify(self.control.ab.prove)
 
     def action_tune(self) -> None:
         """Ask first about levers that compute other numbers."""
-        if not self._is_free():
+        if not self._ask(lambda: self.control.require("tune")):
             return
         if not self.control.ab.asks_numbers:
             self._tune(numerics=self.control.levers.agreed)
-        elif self._ask(self.control.ab.check_trains):
+        else:
             question = "Try levers that compute other numbers too? The weights will differ."
             answers = {"y": "try them too", "n": "leave them out"}
 
@@ -179,9 +164,5 @@ class LeverActions(Asking):
 
     def action_new_starts(self) -> None:
         """Only copy a command: two trainings on one GPU would disturb each other."""
-        shown = self.control.snapshot.comparison
-        if shown is None:
-            self.notify("no A/B has been run here")
-            return
-        copied = "copied, for when nothing else trains here"
-        self._ask(lambda: self._copy(self.control.ab.command(shown, starts=STARTS), copied))
+        ab, copied = self.control.ab, "copied, for when nothing else trains here"
+        self._ask(lambda: self._copy(ab.command(ab.concluded("new_starts"), starts=STARTS), copied))

@@ -36,7 +36,7 @@ class ProfileActions(Asking):
 
     def action_profile(self) -> None:
         """Trace the next steps; their timeline opens when it is ready."""
-        if self._ask(self.control.check_profilable):
+        if self._ask(lambda: self.control.require("profile")):
             self._ask_for_profile()
 
     @work

@@ -36,9 +36,7 @@ class RunActions(Asking):
         self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
-        notice = self.control.pause_or_resume()
-        if notice:
-            self.notify(notice, markup=False)
+        self._ask(self.control.pause_or_resume)
 
     def action_restart(self) -> None:
         self._ask(self.control.restart)
@@ -71,7 +69,7 @@ class RunActions(Asking):
             self.control.stop_recording(recording.path)
             self.notify(f"completing {recording.path}", markup=False)
             return
-        if not self._ask(self.control.check_recordable):
+        if not self._ask(lambda: self.control.require("record")):
             return
 
         def answered(name: str | None) -> None:

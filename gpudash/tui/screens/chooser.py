@@ -11,9 +11,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gpudash.format import plain
+from gpudash.present.cells import value_in
+from gpudash.present.ledger import MeasuredValue
 from gpudash.protocol.training import Lever
-from gpudash.tui.cells import value_in
-from gpudash.tui.lever_values import MeasuredValue
 from gpudash.tui.screens.dialog import Dialog, framed, ways
 from workloads.levers import AUTO
 

@@ -7,6 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
 
 from gpudash.format import plain
+from gpudash.tui.availability import availability
 from gpudash.tui.control import Control
 from gpudash.tui.keys import GROUPS, Key
 from gpudash.tui.lever_control import Way
@@ -63,8 +64,10 @@ def bindings(keys: Iterable[Key]) -> list[BindingType]:
 
 def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, str]]:
     """Yield (title, help, action) of the palette; without effect now, the help is the reason."""
-    why_fixed = control.levers.why_fixed
-    for lever in control.levers.all if why_fixed is None else ():
+    keys = [key for key in keys if key.palette]
+    actions = ["levers", *(key.action for key in keys)]
+    refused = availability(control.snapshot, control.requests, actions)
+    for lever in control.levers.all if "levers" not in refused else ():
         if lever.refusal:
             continue
         now = control.levers.value(lever)
@@ -74,11 +77,10 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, s
                 yield title, lever.summary, f"set({lever.name!r}, {one.value!r})"
     would = {way: control.levers.label(way) for way in get_args(Way)}
     for key in keys:
-        if key.palette:
-            what = f": {would[key.action]}" if would.get(key.action) else ""
-            reason = key.why_not(control.snapshot) or (why_fixed if key.moves_levers else None)
-            title = f"{GROUPS[key.group]} · {key.help}"
-            yield title, reason or f"key {key.shown}{what}", key.action
+        why = refused.get(key.action)
+        what = f": {would[key.action]}" if would.get(key.action) else ""
+        title = f"{GROUPS[key.group]} · {key.help}"
+        yield title, f"key {key.shown}{what}" if why is None else why.reason, key.action
 
 
 def as_markup(text: str) -> str:

@@ -1,8 +1,8 @@
-"""The main screen: updates its panels, moves the focus, and runs the screen's actions."""
+"""The main screen, of a run or of a replay: its panels, the focus, and the screen's actions."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import ClassVar, get_args
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import msgspec
 from textual import events
@@ -13,7 +13,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from gpudash.errors import UsageError
-from gpudash.handout.wording import result_text, verdict_text
+from gpudash.present.axes import TimeView
+from gpudash.present.wording import result_text, verdict_text
 from gpudash.tui.arrangement import (
     Board,
     ChosenPanel,
@@ -24,19 +25,23 @@ from gpudash.tui.arrangement import (
     places,
     too_small,
 )
-from gpudash.tui.charts.axes import TimeView
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
-from gpudash.tui.keys import CHARTS, KEYS, Key
+from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
+
+if TYPE_CHECKING:  # the first frame does not wait for it
+    from gpudash.run.replay import Player
 
 PANELS: tuple[str, ...] = get_args(ChosenPanel)
 """The panels in the order of their digits, from 1."""
 REMEMBERED: tuple[Tab, ...] = ("history", "ab", "log")
 """The tabs that every run has; the next run opens the one chosen last."""
+MARKER_REACH_S = 1.0
+"""Up to this far behind a marker, going back skips it."""
 
 
 class MainScreen(Contained, Screen[None]):
@@ -299,3 +304,45 @@ class MainScreen(Contained, Screen[None]):
 
     def action_between(self, one_s: float, other_s: float) -> None:
         self._look(self._time.between(one_s, other_s))
+
+
+class ReplayScreen(MainScreen):
+    """The main screen, with a scrubber."""
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings(REPLAY_KEYS)
+
+    def __init__(self, control: Control, player: "Player") -> None:
+        super().__init__(control)
+        self._player = player
+        self._board.shown = PanelChoice(scrubber=True)
+
+    def compose(self) -> ComposeResult:
+        yield from super().compose()
+        yield self._panels.scrubber
+
+    def action_play(self) -> None:
+        self._player.play_or_hold()
+
+    def action_speed(self, direction: int) -> None:
+        self._player.faster(direction)
+
+    def action_seek(self, seconds: float) -> None:
+        self._player.seek(self._player.position_s + seconds)
+
+    def action_seek_to(self, position_s: float) -> None:
+        self._player.seek(position_s)
+
+    def action_seek_end(self) -> None:
+        self._player.seek_end()
+
+    def action_seek_marker(self, direction: int) -> None:
+        """Go to the next marker (+1) or the previous one (-1), or else to the end or begin."""
+        playback = self._control.snapshot.playback
+        if playback is None:
+            return
+        # the marker that was just reached is not the previous one
+        here_s = self._player.position_s + min(direction, 0) * MARKER_REACH_S
+        places = (0.0, *(at_s for at_s, _ in playback.markers), playback.length_s)
+        beyond = [at_s for at_s in places if (at_s - here_s) * direction > 0]
+        if beyond:
+            self._player.seek(min(beyond, key=lambda at_s: abs(at_s - here_s)))

@@ -8,7 +8,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from gpudash.handout.own_line import OwnLine, unknown
+from gpudash.present.own_line import OwnLine, unknown
 from gpudash.protocol.training import Lever
 from gpudash.tui.screens.dialog import Dialog, ways
 from workloads.take_home import recipe

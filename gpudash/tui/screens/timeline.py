@@ -9,11 +9,11 @@ from textual.screen import Screen
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import Headline
+from gpudash.present.cells import Cell, Parts, cell, fitted
+from gpudash.present.trace_view import PAN, TraceView, view_of
 from gpudash.trace.summary import compare
 from gpudash.trace.text import Figure, Section, blocks, comparison_lines
 from gpudash.tui import bars
-from gpudash.tui.cells import Cell, Parts, cell, fitted
-from gpudash.tui.charts.trace_view import PAN, TraceView, view_of
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key, key_for
@@ -108,10 +108,8 @@ class TimelineScreen(Contained, Screen[None]):
         with self._header.contained():
             self._header.show(self._title(), self._position())
         with self._footer.contained():
-            snapshot, refused = self._control.snapshot, self._control.refused_now
-            if "try_it" in refused:
-                refused |= {"screen.try_it"}
-            self._footer.show(bars.footer(snapshot, self.keys, roomy=False, refused=refused))
+            snapshot, requests = self._control.snapshot, self._control.requests
+            self._footer.show(bars.footer(snapshot, self.keys, requests, roomy=False))
             lines = _following(self._control.headline)
             follows = tuple(Figure(what=fmt.plain(line)) for line in lines)
             if follows != self._follows:

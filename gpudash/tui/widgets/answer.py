@@ -7,14 +7,15 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.diagnosis.headline import INTERRUPTED, Headline
+from gpudash.present.axes import TimeView
+from gpudash.present.cells import Parts, width_of
+from gpudash.present.readings import step_value
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
 from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
-from gpudash.tui.cells import Parts, width_of
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import step_value
-from gpudash.tui.keys import key_for, why_not
+from gpudash.tui.availability import unable
+from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
 from workloads.levers import phrase
@@ -87,7 +88,7 @@ class AnswerStrip(Panel):
             _start_hints(snapshot) if starting else (),
             f"about {last_s:.0f} s here last time" if is_known else "",
             tuple(_rates(snapshot)),
-            why_not("blocks", snapshot) is None,
+            unable("blocks", snapshot) is None,
             time_left(compared, snapshot.blocks) if compared is not None else "",
         )
         if now != self._now:

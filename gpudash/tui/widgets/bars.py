@@ -6,8 +6,8 @@ from rich.cells import cell_len
 from textual import events
 
 from gpudash import format as fmt
+from gpudash.present.cells import Cell, Parts, fitted, placed, whole, width_of
 from gpudash.protocol.session import Playback
-from gpudash.tui.cells import Cell, Parts, fitted, placed, whole, width_of
 from gpudash.tui.widgets.painted import Painted
 
 

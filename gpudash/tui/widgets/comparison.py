@@ -10,12 +10,12 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
-from gpudash.handout.wording import figures
+from gpudash.present.axes import nice_ceiling
+from gpudash.present.cells import Parts, fitted
+from gpudash.present.change_axis import MOST, Axis, ChangeInterval, interval_of
+from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
-from gpudash.tui.cells import Parts, fitted
-from gpudash.tui.charts.axes import nice_ceiling
-from gpudash.tui.charts.change_axis import MOST, Axis, ChangeInterval
 from workloads.levers import phrase
 
 MOST_INTERVALS = 5
@@ -106,16 +106,6 @@ def _name(shown: ComparisonShown) -> str:
     return fmt.plain(f"{shown.lever}={shown.b}")
 
 
-def _change(shown: ComparisonShown) -> str:
-    return fmt.change(shown.change or 0.0, shown.low, shown.high)
-
-
-def _interval(shown: ComparisonShown) -> ChangeInterval | None:
-    if shown.change is None or shown.low is None or shown.high is None:
-        return None
-    return shown.low, shown.change, shown.high
-
-
 def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
     return [*enumerate(shown.history, shown.pairs - len(shown.history) + 1)]
 
@@ -144,8 +134,8 @@ def _found(shown: ComparisonShown, width: int) -> list[Parts]:
     else:
         mark, ink = "✗ ", "bad"
         lines = textwrap.wrap(f"no verdict: {fmt.plain(shown.failure or '')}", max(width - 2, 1))
-        if _interval(shown):
-            lines += [fitted(f"{_name(shown)} so far {_change(shown)}", width - 2)]
+        if interval_of(shown):
+            lines += [fitted(f"{_name(shown)} so far {change_of(shown)}", width - 2)]
     marks = [mark] + ["  "] * len(lines)
     return [((before, ink), (line, "strong")) for before, line in zip(marks, lines, strict=False)]
 
@@ -164,10 +154,10 @@ def _blocks(shown: ComparisonShown, width: int) -> Parts:
 
 
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
-    if _interval(shown) is None:
+    if interval_of(shown) is None:
         text = f"{fmt.pairs(shown.pairs)}: too few for an interval"
     else:
-        text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {_change(shown)}"
+        text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {change_of(shown)}"
     sides = zip((shown.a, shown.b), shown.rates, strict=True)
     rates = [f"{fmt.plain(f'{shown.lever}={value}')} {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len, chop_cells
 
 from gpudash.format import plain
-from gpudash.tui.cells import Parts
+from gpudash.present.cells import Parts
 
 LONGEST_LINE = 4000
 """Most characters kept of a line; the number of the others is shown."""

@@ -16,8 +16,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpudash.format import as_ascii
+from gpudash.present.cells import Parts, exactly, width_of
 from gpudash.tui import inks
-from gpudash.tui.cells import Parts, exactly, width_of
 from gpudash.tui.containment import Contained, PartFailed
 
 InkStyle: TypeAlias = tuple[Style, dict[int, str]]

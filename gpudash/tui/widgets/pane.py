@@ -5,21 +5,22 @@ from collections.abc import Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.compare.starts import host_share, of_one_start
+from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted
+from gpudash.present.history import Table, history_rows, table_of
+from gpudash.present.ranks import in_sight as ranks_in_sight
+from gpudash.present.ranks import rank_rows, spread, verdict
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
+from gpudash.tui.availability import unable
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Cell, Parts, Scroll, cell, fitted
-from gpudash.tui.keys import key_for, why_not
+from gpudash.tui.keys import key_for
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.comparison import comparison_rows
-from gpudash.tui.widgets.history import Table, history_rows, table_of
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
-from gpudash.tui.widgets.ranks import in_sight as ranks_in_sight
-from gpudash.tui.widgets.ranks import rank_rows, spread, verdict
 
 TITLES: dict[Tab, tuple[str, str]] = {
     "history": ("history", "hist"),
@@ -107,7 +108,7 @@ class Pane(Panel, Scrolled):
         self.repaint()
 
     def _can(self, ability: Ability) -> bool:
-        return why_not(ability, self._snapshot) is None
+        return unable(ability, self._snapshot) is None
 
     @property
     def tabs(self) -> tuple[Tab, ...]:
@@ -313,7 +314,7 @@ def _on_gpu(snapshot: Snapshot) -> bool:
 
 
 def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    can = [why_not(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
+    can = [unable(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
         *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
@@ -332,8 +333,8 @@ def _profile_line(snapshot: Snapshot) -> str:
     if profile is not None:
         last = profile.first_step + profile.steps - 1
         return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows the profile"
-    unable = why_not("profile", snapshot)
-    return f"no profile of this run yet: {unable or f'{key} makes one'}"
+    reason = unable("profile", snapshot)
+    return f"no profile of this run yet: {reason or f'{key} makes one'}"
 
 
 def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:

@@ -12,10 +12,10 @@ from textual import events
 from textual.geometry import Size
 
 from gpudash import format as fmt
+from gpudash.present.axes import TimeRange, TimeView, range_of
+from gpudash.present.cells import Cell, Parts, cell, placed, width_of
 from gpudash.ranks.recent import now
 from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Cell, Parts, cell, placed, width_of
-from gpudash.tui.charts.axes import TimeRange, TimeView, range_of
 from gpudash.tui.widgets.painted import Painted
 
 THIN, HEAVY = "─", "━"
@@ -156,6 +156,12 @@ class TimePanel(Panel):
 
     def range_in(self, width: int) -> TimeRange:
         return range_of(self._snapshot.series, width - gutter_of(width), self.view)
+
+    def marks_in(self, time_range: TimeRange) -> tuple[tuple[float, str], ...]:
+        """Return the moments of changes, and the cursor's last, each with its ink."""
+        marks = [(one.at_s, "border") for one in self._snapshot.markers]
+        marks += [(self.view.cursor_s, "strong")] if self.view.cursor_s is not None else []
+        return tuple(one for one in marks if time_range.holds(one[0]))
 
     def time_at(self, x: int) -> float | None:
         """None beside the plot."""

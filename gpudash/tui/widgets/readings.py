@@ -9,15 +9,15 @@ from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
+from gpudash.present import axes
+from gpudash.present.axes import TimeView, bins_of, nice_ceiling, range_of
+from gpudash.present.cells import Parts, beside, cell, cut, rule
+from gpudash.present.curves import LEAST_ROWS, curves, line_of
+from gpudash.present.readings import ShownReading, joined, reading, readings, sparklines
+from gpudash.present.throughput import throughput
 from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.cells import Parts, beside, cell, cut, rule
-from gpudash.tui.charts import axes
-from gpudash.tui.charts.axes import TimeView, bins_of, nice_ceiling, range_of
-from gpudash.tui.charts.curves import LEAST_ROWS, curves, line_of
-from gpudash.tui.charts.sparklines import ShownReading, joined, reading, readings, sparklines
-from gpudash.tui.charts.throughput import throughput
 from gpudash.tui.widgets.panel import PanelFrame, TimePanel, gutter_of, moment_cell
 
 LEAST_LINE = 4

@@ -5,12 +5,11 @@ from itertools import groupby, repeat
 from operator import itemgetter
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot
-from gpudash.tui.cells import Cell, Parts, cell
-from gpudash.tui.charts.axes import bins_of, cut, means, value_at
-from gpudash.tui.charts.curves import LEAST_ROWS, curves, line_of
-from gpudash.tui.charts.sparklines import step_value
-from gpudash.tui.charts.step_time import (
+from gpudash.present.axes import bins_of, cut, means, value_at
+from gpudash.present.cells import Cell, Parts, cell
+from gpudash.present.curves import LEAST_ROWS, curves, line_of
+from gpudash.present.readings import step_value
+from gpudash.present.step_time import (
     BLANK,
     IDLE,
     ColumnCell,
@@ -22,7 +21,8 @@ from gpudash.tui.charts.step_time import (
     spent,
     top_ms,
 )
-from gpudash.tui.charts.throughput import nothing
+from gpudash.present.throughput import nothing
+from gpudash.snapshot import Snapshot
 from gpudash.tui.widgets.panel import (
     GUTTER,
     PanelFrame,
@@ -90,12 +90,9 @@ class StepTime(TimePanel):
             line_of(ink, cut(series.of(name), bins, time_range, series.at_s))
             for name, ink in inks.items()
         )
-        marks = [(one.at_s, "border") for one in snapshot.markers if time_range.holds(one.at_s)]
-        if view.cursor_s is not None and time_range.holds(view.cursor_s):
-            marks.append((view.cursor_s, "strong"))
         now_ms = snapshot.step_ms_p50 if view.end_s is None else None
         top = top_ms(series, [stretch for _, stretch in bins], snapshot.markers, now_ms)
-        return curves(lines, top, time_range, rows, gutter_of(width), tuple(marks))
+        return curves(lines, top, time_range, rows, gutter_of(width), self.marks_in(time_range))
 
     # ── columns ─────────────────────────────────────────────────────────────────────────
 

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from gpudash import format as fmt
+from gpudash.present.cells import Parts, bar_of, beside, fitted, rule
 from gpudash.trace.summary import PHASES
 from gpudash.trace.text import Figure, Section
-from gpudash.tui.cells import Parts, bar_of, beside, fitted, rule
 from gpudash.tui.widgets.log import wrapped
 from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.timeline import WAIT, hue_of

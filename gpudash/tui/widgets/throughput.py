@@ -7,10 +7,7 @@ from operator import itemgetter
 from rich.cells import cell_len
 
 from gpudash import format as fmt
-from gpudash.snapshot import Snapshot, is_live
-from gpudash.tui.bars import button
-from gpudash.tui.cells import LEVELS, Cell, Parts, cell
-from gpudash.tui.charts.axes import (
+from gpudash.present.axes import (
     Runs,
     TimeRange,
     bins_of,
@@ -18,8 +15,9 @@ from gpudash.tui.charts.axes import (
     highest,
     value_at,
 )
-from gpudash.tui.charts.curves import LEAST_ROWS, curves, in_stretches
-from gpudash.tui.charts.throughput import (
+from gpudash.present.cells import LEVELS, Cell, Parts, cell
+from gpudash.present.curves import LEAST_ROWS, curves, in_stretches
+from gpudash.present.throughput import (
     EIGHTHS,
     columns_of,
     compared_in,
@@ -31,6 +29,8 @@ from gpudash.tui.charts.throughput import (
     side_of,
     throughput,
 )
+from gpudash.snapshot import Snapshot, is_live
+from gpudash.tui.bars import button
 from gpudash.tui.widgets.panel import (
     GUTTER,
     PanelFrame,
@@ -124,13 +124,8 @@ class ThroughputChart(TimePanel):
         compared: Mapping[int, float],
     ) -> Iterable[Parts]:
         lines = in_stretches(runs, _inks(compared, time_range.columns), time_range)
-        changes = [one.at_s for one in self._snapshot.markers if time_range.holds(one.at_s)]
-        marks = [(at_s, "border") for at_s in changes]
-        cursor_s = self.view.cursor_s
-        if cursor_s is not None and time_range.holds(cursor_s):
-            marks.append((cursor_s, "strong"))
         gutter = gutter_of(time_range.columns + GUTTER)
-        return curves(lines, top, time_range, rows, gutter, tuple(marks))
+        return curves(lines, top, time_range, rows, gutter, self.marks_in(time_range))
 
     def _overlaid(
         self,

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from gpudash import format as fmt
+from gpudash.present.cells import Parts
+from gpudash.present.trace_view import Span
 from gpudash.trace.model import TraceStep
-from gpudash.tui.cells import Parts
-from gpudash.tui.charts.trace_view import Span
 
 APART = 3
 """Columns between two labels of the ruler."""

@@ -7,10 +7,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, Kind
-from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.snapshot import Series, Snapshot, Values
-from gpudash.tui.cells import level_of
-from gpudash.tui.charts.axes import (
+from gpudash.present.axes import (
     TimeView,
     bins_of,
     latest,
@@ -19,6 +16,9 @@ from gpudash.tui.charts.axes import (
     range_of,
     value_at,
 )
+from gpudash.present.cells import level_of
+from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.snapshot import Series, Snapshot, Values
 
 ORDER = (
     "gpu_util_pct",

@@ -17,11 +17,11 @@ from gpudash.snapshot import Result
 from workloads.levers import phrase
 
 
-def result_of(shown: ComparisonShown) -> str:
-    """Return the result of a comparison: `on +16.9 % [+16.5, +17.3]`."""
+def change_of(shown: ComparisonShown) -> str:
+    """Return what value B changes: `+16.9 % [+16.5, +17.3]`."""
     if shown.change is None:
-        return f"{shown.b} {fmt.ABSENT}"
-    return f"{shown.b} {fmt.change(shown.change, shown.low, shown.high)}"
+        return fmt.ABSENT
+    return fmt.change(shown.change, shown.low, shown.high)
 
 
 def figures(shown: ComparisonShown) -> Iterator[tuple[str, Sides, str]]:
@@ -50,7 +50,7 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
     rates = ", ".join(f"{value}: {fmt.figure(rate)} {shown.unit}" for value, rate in sides)
     found = shown.verdict
     if found is None:
-        so_far = f"; so far {result_of(shown)}" if shown.low is not None else ""
+        so_far = f"; so far {shown.b} {change_of(shown)}" if shown.low is not None else ""
         why = shown.failure or "running"
         found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])

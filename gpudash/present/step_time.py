@@ -15,9 +15,9 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.diagnosis.lanes import look
+from gpudash.present.axes import means, nice_ceiling
+from gpudash.present.cells import BLOCKS, Cell, fitting
 from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.cells import BLOCKS, Cell, fitting
-from gpudash.tui.charts.axes import means, nice_ceiling
 
 EIGHTHS = 8
 """Parts of a row that block characters can fill."""

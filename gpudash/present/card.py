@@ -10,8 +10,9 @@ import msgspec
 from gpudash import __version__
 from gpudash import format as fmt
 from gpudash.compare.ab import contention
-from gpudash.handout.wording import figures, result_of
-from gpudash.markup import NAMESPACE, element, svg
+from gpudash.present.change_axis import interval_of
+from gpudash.present.markup import NAMESPACE, element, svg
+from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
@@ -70,8 +71,9 @@ def card_of(
     shown: ComparisonShown, snapshot: Snapshot, command: str, starts: int = 1
 ) -> _Card | None:
     """None without an interval."""
-    if shown.verdict is None or shown.change is None or shown.low is None or shown.high is None:
+    if shown.verdict is None or (interval := interval_of(shown)) is None:
         return None
+    low, change, high = interval
     labels = f"{shown.lever}={shown.a}", f"{shown.lever}={shown.b}"
     what = f"{shown.lever} {shown.a} → {shown.b}"
     if shown.doing:
@@ -80,11 +82,11 @@ def card_of(
     over = f"of {shown.pairs} pairs" if starts == 1 else f"over {starts} starts"
     return _Card(
         claim=fmt.plain(_claim(what, shown)),
-        found=result_of(shown).removeprefix(f"{shown.b} "),
+        found=change_of(shown),
         pairs=f"95 % interval {over}",
-        change=shown.change,
-        low=shown.low,
-        high=shown.high,
+        change=change,
+        low=low,
+        high=high,
         labels=(fmt.plain(labels[0]), fmt.plain(labels[1])),
         figures=tuple(figures(shown)),
         unit="samples/s" if all(shown.of("samples_per_s")) else shown.unit,

@@ -1,6 +1,9 @@
-"""The ledger: what each lever is worth here, as the model estimates or an A/B proves."""
+"""The ledger: each lever with its values, and what it is worth as estimated or as proven.
 
-from collections.abc import Mapping, Sequence
+Only what was measured with the present other levers counts.
+"""
+
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -8,13 +11,43 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
+from gpudash.forecast import Forecast, Need, forecast
+from gpudash.present.change_axis import ChangeInterval, interval_of
 from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
-from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.change_axis import ChangeInterval
-from gpudash.tui.lever_values import LeverRow
+from gpudash.protocol.training import Lever
+from gpudash.snapshot import Result, Snapshot
 
 NO_DIFFERENCE = "no difference"
+STEPS_DOWN, STEPS_UP = 2, 4
+"""Number of neighbouring values offered for a number."""
+
+
+class MeasuredValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of a lever, and what an A/B of this run has shown of it."""
+
+    value: str
+    known: str = ""
+    """The change against the present value, or whether a batch fits into memory."""
+
+
+class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A lever as the panel shows it."""
+
+    lever: Lever
+    value: str
+    """The active value; before a start, the planned one."""
+    pending: str | None
+    """The requested value that is not active yet."""
+    acts: bool = True
+    """Whether it has an effect on this device."""
+    keeps_weights: bool = False
+    """Whether a change keeps the weights, as in a user's script."""
+    context: str = ""
+    """Conditions of the lever's newest A/B: value A, pairs, and levers that differ from now."""
+    forecast: str = ""
+    """The batch size that would fit in device memory; empty if unknown."""
 
 
 class Standing(IntEnum):
@@ -114,7 +147,7 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
     )
 
 
-def _is_idle(row: LeverRow, settings: Mapping[str, str]) -> bool:
+def _is_idle(row: LeverRow, settings: Settings) -> bool:
     helps = helps_of(row.lever).values()
     about_loading = bool(helps) and all(EFFECTS[one].loads for one in helps)
     is_fed = settings.get("data", "loader") != "loader"
@@ -139,10 +172,9 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
 
 
 def _proven(row: LeverRow, proof: ComparisonShown, number: int, *, is_fresh: bool) -> LedgerRow:
-    assert proof.change is not None
-    assert proof.low is not None
-    assert proof.high is not None
-    low, change, high, before, after = proof.low, proof.change, proof.high, proof.a, proof.b
+    interval, before, after = interval_of(proof), proof.a, proof.b
+    assert interval is not None
+    low, change, high = interval
     if row.value == proof.b and high < 0:  # going back is what gains
         before, after = after, before
         low, change, high = map(way_back, (high, change, low))
@@ -173,7 +205,92 @@ def _newest(
     """Return the newest verdict about the present value, and its number from 1."""
     for number in range(len(verdicts), 0, -1):
         one = verdicts[number - 1]
-        has_interval = one.verdict is not None and None not in (one.change, one.low, one.high)
+        has_interval = one.verdict is not None and interval_of(one) is not None
         if one.lever == name and has_interval and now in (one.a, one.b) and not one.doing:
             return number, one
     return 0, None
+
+
+# ── values ──────────────────────────────────────────────────────────────────────────────
+
+
+def measured_values(
+    lever: Lever, now: str, default: str, active: Settings, snapshot: Snapshot
+) -> tuple[MeasuredValue, ...]:
+    verdicts = dict(_verdicts(lever.name, now, active, snapshot))
+    expected = fitting(lever, {**active, lever.name: now}, snapshot)
+    tried = {row.settings[lever.name] for row in _alike(lever, active, snapshot)}
+
+    def measured(value: str) -> MeasuredValue:
+        change = verdicts.get(value)
+        proven = fmt.change(change, None, None) + " by an A/B" if change is not None else ""
+        return MeasuredValue(value=value, known=proven or _fits(value, expected))
+
+    return tuple(
+        measured(value) for value in lever.values or _numbers(lever, {now, default, *tried}, now)
+    )
+
+
+def _alike(lever: Lever, active: Settings, snapshot: Snapshot) -> Iterator[Result]:
+    """Yield the measured rows whose other levers have the present values."""
+    others = {name: value for name, value in active.items() if name != lever.name}
+    for row in snapshot.results:
+        same = {name: value for name, value in row.settings.items() if name != lever.name}
+        of_it = row.workload == snapshot.workload and lever.name in row.settings
+        if of_it and row.steps and same == others:
+            yield row
+
+
+def _verdicts(
+    lever: str, now: str, active: Settings, snapshot: Snapshot
+) -> Iterator[tuple[str, float]]:
+    """Yield values that A/Bs compared with the present one, and the change, oldest first."""
+    for shown in snapshot.verdicts:
+        if shown.lever != lever or shown.change is None or not is_of_now(shown, active):
+            continue
+        if shown.a == now:
+            yield shown.b, shown.change
+        elif shown.b == now and shown.change > -1:
+            yield shown.a, way_back(shown.change)
+
+
+def _numbers(lever: Lever, known: set[str], now: str) -> list[str]:
+    values = set(known)
+    for direction, steps in ((-1, STEPS_DOWN), (1, STEPS_UP)):
+        value = now
+        for _ in range(steps):
+            value = lever.step(value, direction)
+            values.add(value)
+    return sorted(values, key=int)
+
+
+# ── whether a batch fits ────────────────────────────────────────────────────────────────
+
+
+NEEDS = ("mem_peak_mib", "mem_reserved_mib")
+"""What a batch needs, in the order of `Need`."""
+
+
+def fitting(lever: Lever, active: Settings, snapshot: Snapshot) -> Forecast | None:
+    """Return the forecast of a batch that fits under the present other levers; None if unknown."""
+    if lever.name != "batch_size":
+        return None
+    rows = _alike(lever, active, snapshot)
+    needs = {
+        int(row.settings[lever.name]): Need(*(row.values[name] for name in NEEDS))
+        for row in rows
+        if all(name in row.values for name in NEEDS)
+    }
+    free = snapshot.gpu.number("mem_free_mib") if snapshot.gpu else None
+    held = snapshot.host.number("mem_reserved_mib") if snapshot.host else None
+    return forecast(needs, None if free is None or held is None else free + held)
+
+
+def _fits(value: str, expected: Forecast | None) -> str:
+    if expected is None:
+        return ""
+    tensors_mib, held_mib = expected.tensors.at(int(value)), expected.held.at(int(value))
+    if held_mib <= expected.capacity_mib:
+        return f"fits, ~{fmt.memory(held_mib)}"
+    verdict = "does not fit" if tensors_mib > expected.capacity_mib else "may not fit"
+    return f"{verdict}, ~{fmt.memory(tensors_mib)}"

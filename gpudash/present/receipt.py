@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from gpudash import format as fmt
-from gpudash.handout.own_line import OwnLine, unknown
-from gpudash.handout.wording import changed, result_of
+from gpudash.present.own_line import OwnLine, unknown
+from gpudash.present.wording import change_of, changed
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import ENDED, Snapshot
 from workloads.levers import phrase
@@ -79,7 +79,7 @@ def _verdicts(snapshot: Snapshot) -> Iterator[str]:
         what = f"{one.lever} {one.a} → {one.b}"
         if one.doing:
             what = f"{phrase(one.start)} → {phrase(one.best)}"
-        found = result_of(one).removeprefix(f"{one.b} ")
+        found = change_of(one)
         kept = ", kept" * _is_kept(one, snapshot)
         none = "" if one.proven or one.verdict is None else "no difference shown, "
         none = "the control failed, " if one.check_passed is False else none

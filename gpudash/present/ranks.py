@@ -6,10 +6,10 @@ from typing import TypeAlias
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
+from gpudash.present.cells import Parts, level_of
 from gpudash.protocol.readings import Reading
 from gpudash.ranks import hangs
 from gpudash.snapshot import RankRow, Snapshot, Values
-from gpudash.tui.cells import Parts, level_of
 
 GAP = 2
 LEAST_GRAPH, MOST_SPARK, MOST_BAR = 8, 60, 40

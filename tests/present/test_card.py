@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpudash.handout.card import HEIGHT, WIDTH, card_of, markdown, picture
-from tests.handout.test_receipt import BF16, FUSED, RUN, WORKERS, changed
+from gpudash.present.card import HEIGHT, WIDTH, card_of, markdown, picture
+from tests.present.test_receipt import BF16, FUSED, RUN, WORKERS, changed
 from tests.tui.comparisons import judged_as
 
 COMMAND = "gpudash ab --lever num_workers=0,4 -- train.py"

@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gpudash import format as fmt
-from gpudash.tui.cells import Parts
-from gpudash.tui.charts.axes import Runs, TimeRange, time_ticks
+from gpudash.present.axes import Runs, TimeRange, time_ticks
+from gpudash.present.cells import Parts
 
 LEAST_ROWS = 8
 """Fewest rows of a chart, with its axis, that is drawn as lines."""

@@ -6,14 +6,14 @@ from math import ceil
 
 import msgspec
 
+from gpudash.present.axes import Runs, TimeRange, axis_top
+from gpudash.present.cells import BLOCKS
 from gpudash.snapshot import (
     BlockShown,
     Marker,
     Snapshot,
     Values,
 )
-from gpudash.tui.cells import BLOCKS
-from gpudash.tui.charts.axes import Runs, TimeRange, axis_top
 
 WARMUP_S = 2.5
 """Time after a change, five ticks, whose points do not set the scale."""

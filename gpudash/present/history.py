@@ -1,16 +1,15 @@
 """The settings tried, one after another; equal ones differ by several percent, so none is proof."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.compare.energy import money, of_a_million, with_error
+from gpudash.present.axes import nice_ceiling
+from gpudash.present.cells import Parts, bar_of, fitted
 from gpudash.snapshot import Result, Snapshot
-from gpudash.tui.cells import Parts, bar_of, fitted
-from gpudash.tui.charts.axes import nice_ceiling
-from gpudash.tui.lever_values import rate_unit
 
 MOST_BAR, LEAST_BAR = 32, 6
 GAP = 3
@@ -47,6 +46,12 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
         if self.on_gpu:
             return fmt.percent(result.values.get("gpu_util_pct"))
         return fmt.cores(result.values.get("cpu_pct")).removesuffix(" cores")
+
+
+def rate_unit(results: Iterable[Result]) -> str:
+    measured = [row for row in results if row.steps]
+    counted = not measured or any(row.samples_per_s is not None for row in measured)
+    return "samples/s" if counted else "steps/s"
 
 
 def table_of(snapshot: Snapshot, *, on_gpu: bool) -> Table:

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from gpudash.handout.own_line import OwnLine
-from gpudash.handout.receipt import MOST_LINES, WIDTH, receipt
+from gpudash.present.own_line import OwnLine
+from gpudash.present.receipt import MOST_LINES, WIDTH, receipt
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device, Lever

@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.protocol.training import Phase
-from gpudash.snapshot import Marker, Series, Snapshot
-from gpudash.tui.charts.step_time import (
+from gpudash.present.step_time import (
     EIGHTHS,
     IDLE,
     blocks_of,
@@ -18,6 +16,8 @@ from gpudash.tui.charts.step_time import (
     spent,
     top_ms,
 )
+from gpudash.protocol.training import Phase
+from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import H200, training
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudash.tui.cells import Scroll
+from gpudash.present.cells import Scroll
 
 
 def test_the_end_is_followed_until_a_row_is_chosen():

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from gpudash.present import axes
+from gpudash.present.axes import RECENT_TICKS, SHORTEST_S, SPANS_S, TimeRange, TimeView
 from gpudash.snapshot import Series
-from gpudash.tui.charts import axes
-from gpudash.tui.charts.axes import RECENT_TICKS, SHORTEST_S, SPANS_S, TimeRange, TimeView
 
 TICK_S = 0.5
 WHOLE = TimeView(span_s=None)

@@ -7,7 +7,8 @@ from typing import TypeAlias
 import msgspec
 from rich.cells import cell_len
 
-from gpudash.tui.charts.axes import nice_ceiling
+from gpudash.present.axes import nice_ceiling
+from gpudash.protocol.session import ComparisonShown
 
 ChangeInterval: TypeAlias = tuple[float, float, float]
 """Low end, change and high end, relative: 0.05 is 5 % faster."""
@@ -18,6 +19,12 @@ LEAST = 0.1
 """Nearest end of an axis for estimates and proofs together."""
 LEFT_OF_0 = 0.1
 """Of such an axis, as a part of what is right of 0: slower levers need room."""
+
+
+def interval_of(shown: ComparisonShown) -> ChangeInterval | None:
+    if shown.low is None or shown.change is None or shown.high is None:
+        return None
+    return shown.low, shown.change, shown.high
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):

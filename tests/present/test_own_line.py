@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gpudash.handout.own_line import OwnLine, own_line
+from gpudash.present.own_line import OwnLine, own_line
 
 FOUND = "AdamW, root GPT, 1 backward pass a step, DataLoader with 0 workers"
 

@@ -3,13 +3,12 @@
 import msgspec
 import pytest
 
+from gpudash.present.change_axis import shared_axis
+from gpudash.present.ledger import LeverRow, Standing, ledger
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from gpudash.tui.charts.change_axis import shared_axis
-from gpudash.tui.ledger import Standing, ledger
-from gpudash.tui.lever_values import LeverRow
 
 changed = msgspec.structs.replace
 ABOUT = {"effect": "next step", "summary": "", "source": ""}

@@ -6,11 +6,11 @@ from statistics import fmean, stdev
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS, UTIL_WINDOW_S, Metric
+from gpudash.present.axes import TimeView
+from gpudash.present.readings import quantity, reading_of, value_of
+from gpudash.present.step_time import parts_of
 from gpudash.ranks.recent import NOW_S, now
 from gpudash.snapshot import Series, Snapshot, Values
-from gpudash.tui.charts.axes import TimeView
-from gpudash.tui.charts.sparklines import quantity, reading_of, value_of
-from gpudash.tui.charts.step_time import parts_of
 
 WIDTH = 72
 INDENT = "    "

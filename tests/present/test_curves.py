@@ -4,8 +4,8 @@ from math import inf, nan
 
 import pytest
 
-from gpudash.tui.charts.axes import TimeRange, bins_of, cut
-from gpudash.tui.charts.curves import LEAST_ROWS, Line, curves, in_stretches, line_of
+from gpudash.present.axes import TimeRange, bins_of, cut
+from gpudash.present.curves import LEAST_ROWS, Line, curves, in_stretches, line_of
 
 TIMES = tuple(0.5 * number for number in range(1, 121))
 

@@ -1,0 +1,1 @@
+"""What is shown, without Textual: for the screen, a page, the terminal and a verdict's card."""

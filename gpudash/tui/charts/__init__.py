@@ -1,1 +1,0 @@
-"""What the charts draw, prepared: pure functions and frozen views, which a report uses too."""

@@ -1,0 +1,76 @@
+"""Sum the steps that belong together: the recent ones, and those of a tick, a setting, a block."""
+
+from collections.abc import Iterable
+from typing import Literal, TypeAlias, get_args
+
+from gpudash.protocol.readings import Reading
+from gpudash.protocol.training import Step
+from gpudash.statistics import Means
+
+Amount: TypeAlias = Literal["steps", "samples", "tokens"]
+AMOUNTS: tuple[Amount, ...] = get_args(Amount)
+
+
+class Pace:
+    """How many steps, and how long they took."""
+
+    __slots__ = ("busy_s", "samples", "steps", "tokens")
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self.steps: float = 0
+        self.samples: float | None = 0
+        """None if one of the steps does not know its samples; likewise `tokens`."""
+        self.tokens: float | None = 0
+        self.busy_s = 0.0
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step, share: float = 1) -> None:
+        """Add this share of a step."""
+        self.steps += share * step.count
+        self.samples = _sum(self.samples, step.samples, share)
+        self.tokens = _sum(self.tokens, step.tokens, share)
+        self.busy_s += share * step.count * step.step_ms / 1e3
+
+    @property
+    def step_ms(self) -> float | None:
+        return 1e3 * self.busy_s / self.steps if self.steps else None
+
+    def per_s(self, of: Amount) -> float | None:
+        amount: float | None = getattr(self, of)
+        return None if amount is None or self.busy_s <= 0 else amount / self.busy_s
+
+
+class Window(Pace):
+    """These and the means of their values, and of the readings that were taken meanwhile."""
+
+    __slots__ = ("readings", "times")
+
+    def __init__(self, steps: Iterable[Step] = ()) -> None:
+        self.times = Means()
+        self.readings = Means()
+        super().__init__(steps)
+
+    def add(self, step: Step, share: float = 1) -> None:
+        super().add(step, share)
+        self.times.add(step.values, share * step.count)
+
+    def read(self, reading: Reading, names: Iterable[str]) -> None:
+        self.readings.add({name: reading.number(name) for name in names})
+
+    def join(self, other: "Window") -> None:
+        """Give readings the weight of the steps beside them."""
+        self.steps += other.steps
+        self.samples = _sum(self.samples, other.samples)
+        self.tokens = _sum(self.tokens, other.tokens)
+        self.busy_s += other.busy_s
+        self.times.add(other.times.values(), other.steps)
+        self.readings.add(other.readings.values(), other.steps)
+
+    def values(self) -> dict[str, float]:
+        """Return the means by metric; absent = not measured."""
+        return self.readings.values() | self.times.values()
+
+
+def _sum(one: float | None, other: float | None, share: float = 1) -> float | None:
+    return None if one is None or other is None else one + share * other
