@@ -11,6 +11,7 @@ from gpudash.telemetry import watched_gpu
 from gpudash.telemetry.energy_ticks import MEASURED, TickFinder
 from gpudash.telemetry.sampler import Sampler
 from tests.telemetry.shim import FIRST, Driver
+from tests.telemetry.stream import Stream
 from tests.waiting import PATIENCE_S, until
 
 CALL_S = 0.002
@@ -108,12 +109,13 @@ def test_a_counter_that_stands_still_has_no_ticks_and_is_looked_at_again(
     until(lambda: found(emitted))
 
 
-def test_without_being_asked_the_counter_is_read_once_a_second(driver: Driver):
-    samples: list[object] = []
-    sampler = Sampler(samples.append)
-    sampler.watch(1, FIRST)
-    sampler.start()
-    until(lambda: len(samples) > 8)
-    sampler.stop(PATIENCE_S)
-    assert not found(samples)
-    assert driver.asked("nvmlDeviceGetTotalEnergyConsumption") <= 4
+def test_without_being_asked_the_counter_is_read_as_often_as_other_slow_values(
+    stream: Stream, driver: Driver
+):
+    energy, limit = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetEnforcedPowerLimit"
+    stream.sampler.watch(1, FIRST)
+    stream.sampler.start()
+    until(lambda: driver.asked(limit) > 2)
+    stream.sampler.stop(PATIENCE_S)
+    assert not found(stream.samples)
+    assert driver.asked(energy) == driver.asked(limit)
