@@ -121,9 +121,9 @@ class Comparison(Experiment):
             for number in range(done, len(sides))
         )
 
-    def _meter(self, state: State) -> meter.Meter | None:
+    def _meter(self, state: State) -> meter.EnergyMeter | None:
         self._process = state.process
-        return meter.Meter(self._gpus) if self.question.energy else None
+        return meter.EnergyMeter(self._gpus) if self.question.energy else None
 
     def with_more(self, question: Question, state: State | None) -> "Comparison":
         """Go on with this one's pairs, as its interval holds at every look.

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from gpudash.compare.meter import BlockEnergy, Meter
+from gpudash.compare.meter import BlockEnergy, EnergyMeter
 from gpudash.metrics import COMPARED
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
@@ -101,7 +101,7 @@ class BlockLog:
         run: int = -1,
         blocks: Iterable[Block] = (),
         state: State | None = None,
-        meter: Meter | None = None,
+        meter: EnergyMeter | None = None,
     ) -> None:
         """Let rank 0's records stand for all ranks; `state` is the newest one before the run."""
         self._run = run

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from gpudash.compare import meter
 from gpudash.compare.blocks import BlockLog, Outcome
-from gpudash.compare.meter import Meter
+from gpudash.compare.meter import EnergyMeter
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import HostReading, Reading
@@ -105,7 +105,7 @@ class Experiment(ABC):
     @abstractmethod
     def _first(self, state: State, run: int) -> tuple[Block, ...]: ...
 
-    def _meter(self, state: State) -> Meter | None:  # noqa: ARG002  # one may need it
+    def _meter(self, state: State) -> EnergyMeter | None:  # noqa: ARG002  # one may need it
         return None
 
     def _note_time(self, item: Event | Reading) -> None:

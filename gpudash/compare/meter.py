@@ -34,7 +34,7 @@ def gpus_of(process: TrainingProcess | None) -> int:
     return process.world_size * process.gpus
 
 
-class Meter:
+class EnergyMeter:
     """The ticks of the energy counters of a training's GPUs."""
 
     def __init__(self, gpus: int) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.energy import of_blocks, of_starts
-from gpudash.compare.meter import LEAST_S, BlockEnergy, Meter
+from gpudash.compare.meter import LEAST_S, BlockEnergy, EnergyMeter
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.sequential import estimate_so_far
 from gpudash.protocol.readings import EnergyTick
@@ -24,9 +24,9 @@ def meter(
     gpus: tuple[str, ...] = (MINE,),
     within_s: float = 0.0,
     seed: int = 0,
-) -> Meter:
+) -> EnergyMeter:
     """Return a meter with the ticks of GPUs that draw this much; their moments are so uncertain."""
-    random, whole = Random(seed), Meter(len(gpus))
+    random, whole = Random(seed), EnergyMeter(len(gpus))
     for uuid in gpus:
         energy_j = 5000.0
         for count in range(int(seconds / TICK_S)):
@@ -68,8 +68,8 @@ def test_uncertain_moments_of_the_ticks_are_its_standard_error():
     ("whole", "began_s", "ended_s", "why"),
     [
         (meter(), 3.0, 3.0 + LEAST_S - 0.01, "blocks of less than 2 s"),
-        (Meter(0), 3.0, 6.0, "it does not train on a GPU"),
-        (Meter(1), 3.0, 6.0, "GPUs that train: 1, energy counters read: 0"),
+        (EnergyMeter(0), 3.0, 6.0, "it does not train on a GPU"),
+        (EnergyMeter(1), 3.0, 6.0, "GPUs that train: 1, energy counters read: 0"),
         (meter(seconds=5), 3.0, 6.0, "the energy counter was not read all the time"),
         (
             meter(lambda at_s: -500 if at_s > 4 else 300),
@@ -80,14 +80,14 @@ def test_uncertain_moments_of_the_ticks_are_its_standard_error():
     ],
 )
 def test_without_the_ticks_there_is_a_reason_and_no_figure(
-    whole: Meter, began_s: float, ended_s: float, why: str
+    whole: EnergyMeter, began_s: float, ended_s: float, why: str
 ):
     assert whole.spent(began_s, ended_s) == why
 
 
 @pytest.mark.parametrize(("train", "read"), [(2, (MINE,)), (1, (MINE, OTHER))])
 def test_the_gpus_that_train_and_no_others_have_to_be_read(train: int, read: tuple[str, ...]):
-    whole = Meter(train)
+    whole = EnergyMeter(train)
     for uuid in read:
         whole.add(EnergyTick(at_s=0.0, uuid=uuid, energy_j=1.0, within_s=0.0))
     why = f"GPUs that train: {train}, energy counters read: {len(read)}"
@@ -95,7 +95,7 @@ def test_the_gpus_that_train_and_no_others_have_to_be_read(train: int, read: tup
 
 
 def test_a_gap_at_an_edge_is_not_interpolated():
-    whole = Meter(1)
+    whole = EnergyMeter(1)
     for at_s in (0.0, 1.0, 1.1, 2.0, 4.0, 5.0):
         whole.add(EnergyTick(at_s=at_s, uuid=MINE, energy_j=300 * at_s, within_s=0.0))
     assert whole.spent(0.5, 3.5) == "the energy counter was not read all the time"

@@ -39,12 +39,12 @@ def mine(values, device):
 
 
 class Ranks:
-    """Two ranks and all their messages."""
+    """Two ranks or more, and all their messages."""
 
     def __init__(self, plan: Plan) -> None:
         self.held = WorkloadProcess(plan)
         self.link = job_of(plan, self.held)
-        self.said: dict[int, list[Event]] = {0: [], 1: []}
+        self.said: dict[int, list[Event]] = {rank: [] for rank in range(plan.nproc)}
         self.printed: list[str] = []
 
     def of(self, kind: type[Event] | str) -> list[list[Event]]:

@@ -11,7 +11,7 @@ from gpudash.compare.ab import sides_of
 from gpudash.compare.blocks import MeasuredBlock, NotRun, Outcome
 from gpudash.compare.energy import of_blocks
 from gpudash.compare.experiment import Experiment, block_of
-from gpudash.compare.meter import Meter, gpus_of
+from gpudash.compare.meter import EnergyMeter, gpus_of
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.sequential import estimate_so_far
 from gpudash.compare.tune.search import (
@@ -177,9 +177,9 @@ class Tuning(Experiment):
     def core_wait_pct(self) -> float | None:
         return self._readings.values().get("core_wait_pct")
 
-    def _meter(self, state: State) -> Meter | None:
+    def _meter(self, state: State) -> EnergyMeter | None:
         self.gpus = gpus_of(state.process)
-        return Meter(self.gpus) if self.energy else None
+        return EnergyMeter(self.gpus) if self.energy else None
 
     def _first(self, state: State, run: int) -> tuple[Block, ...]:
         self.start = {
