@@ -3,7 +3,7 @@
     python benchmarks/bench_diagnosis.py --pairs 200
 
 The session looks for the answer with each snapshot, four times a second, and it is found anew once
-a tick of the series is over. That alone is too little for an A/B to see. So here it is
+a second. That alone is too little for an A/B to see. So here it is
 asked for after every step, the training waits for it, and the cost is told for as many times as the
 dashboard asks. Really it is given in another process, beside the training: this is the most that it
 can cost, on a host whose cores are all taken. The snapshots are of a long run: every series is
@@ -13,9 +13,10 @@ Blocks with it on and off take turns, in an order drawn for each pair.
 
 import argparse
 import time
-from itertools import cycle
+from itertools import count, cycle
 from typing import NamedTuple
 
+import msgspec
 import torch
 from ratios import ratio_with_interval, show
 from torch import nn
@@ -28,7 +29,7 @@ from gpudash.trace.read import read
 from gpudash.tui.app import RATE_HZ
 from gpudash.views.timeseries import CAPACITY, MERGED, TICK_S
 from tests.trace.made import H200
-from tests.tui.fake_engine import training, wave, with_series
+from tests.tui.fake_engine import training, wave, with_recent, with_series
 
 WARMUP_STEPS = 50
 LOOKS = round(TICK_S * RATE_HZ)
@@ -51,7 +52,7 @@ def long_run(moved: float) -> Snapshot:
     clock = wave(TICKS, 1900, phase=moved, swing=0.01)
     share = wave(TICKS, 40, phase=moved)
     more = dict.fromkeys(("tensor_active_pct", "dram_active_pct"), share)
-    return with_series(training(TICKS, moved=moved), sm_clock_mhz=clock, **more)
+    return with_recent(with_series(training(TICKS, moved=moved), sm_clock_mhz=clock, **more))
 
 
 class Diagnosis:
@@ -62,10 +63,12 @@ class Diagnosis:
         self._snapshots = cycle([one for one in runs for _ in range(LOOKS)])
         self._profile = summarise(read(H200))
         self._answers = Answers()
+        self._numbers = count()
 
     def look(self) -> None:
         """Look for the answer in the next snapshot."""
-        snapshot = next(self._snapshots)
+        snapshot, number = next(self._snapshots), next(self._numbers)
+        msgspec.structs.force_setattr(snapshot, "elapsed_s", number / RATE_HZ)
         self._answers.look(snapshot, CORES, self._profile)
         if self._answers.newest is None:
             raise SystemExit("there was no answer to measure")
