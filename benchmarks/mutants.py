@@ -7,9 +7,6 @@ text in capitals, an argument left out) are many, and most of them end in a Type
 mutmut leaves properties and the constants of a module as they are.
 """
 
-import functools
-import gc
-import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
@@ -23,7 +20,6 @@ from mutmut.stats import status_by_exit_code
 LEAST_SHARE = 0.9
 RESULTS = Path("mutants")
 """mutmut's copy of the repository. It keeps a verdict when only the tests change: removed first."""
-CACHED = type(functools.cache(len))
 NOTICED = ("killed", "timeout")
 
 
@@ -40,13 +36,6 @@ def dropped_return(node: libcst.Return) -> Iterator[libcst.Return]:
         yield node.with_changes(value=libcst.Name("None"))
 
 
-def forget() -> None:
-    """Clear what the run before the mutants has cached: each of them is a fork of it."""
-    for one in gc.get_objects():
-        if isinstance(one, CACHED) and one.__module__.startswith("gpudash"):
-            one.cache_clear()
-
-
 def main() -> None:
     """Mutate, test, print the share noticed of each module and of all; exit 1 if it is too low."""
     kinds = mutators.mutation_operators
@@ -59,7 +48,6 @@ def main() -> None:
         (libcst.CSTNode, mutators.operator_swap_op),
         (libcst.Return, dropped_return),
     ]
-    os.register_at_fork(after_in_child=forget)
     shutil.rmtree(RESULTS, ignore_errors=True)
     cli(["run"], standalone_mode=False)
     made: Counter[str] = Counter()
