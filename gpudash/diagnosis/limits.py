@@ -7,6 +7,7 @@ from gpudash.protocol.answer import Answer, AnswerShown
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Progress, State
+from gpudash.window import Pace
 
 MOST_MOMENTS = 50
 """Most moments kept at which a limit began: the newest."""
@@ -59,7 +60,7 @@ class Limits:
         if newest < self._since_break:  # its steps were too few for an answer
             self._open_s = 0.0
         self._since_break = newest
-        spent_s = sum(step.step_ms * step.count for step in item.steps) / 1e3
+        spent_s = Pace(item.steps).busy_s
         self._trained_s += spent_s
         self._open_s += spent_s
 

@@ -127,22 +127,17 @@ class StepHistory:
     """The mean step time of each second; its size does not depend on the rate of steps."""
 
     def __init__(self) -> None:
-        self._means: dict[int, float] = {}  # of seconds with a step, the newest last
-        self._ms, self._count = 0.0, 0  # sums over the newest second
+        self._seconds: dict[int, Pace] = {}  # those with a step
 
     def add(self, step: Step) -> None:
-        second = int(step.finished_s)
-        if second not in self._means:
-            self._ms, self._count = 0.0, 0
-        self._ms += step.count * step.step_ms
-        self._count += step.count
-        self._means[second] = self._ms / self._count
-        if len(self._means) > SPAN_S:
-            del self._means[min(self._means)]
+        self._seconds.setdefault(int(step.finished_s), Pace()).add(step)
+        if len(self._seconds) > SPAN_S:
+            del self._seconds[min(self._seconds)]
 
     def values(self, now_s: float) -> Values:
         """None for seconds without a step."""
         end = int(now_s)
-        first, newest = min(self._means, default=end), max(self._means, default=end)
+        first, newest = min(self._seconds, default=end), max(self._seconds, default=end)
         begin = max(first, newest - SPAN_S + 1, end - SPAN_S)
-        return tuple(map(self._means.get, range(begin, end)))
+        seconds = map(self._seconds.get, range(begin, end))
+        return tuple(None if one is None else one.step_ms for one in seconds)

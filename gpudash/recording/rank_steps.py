@@ -11,7 +11,8 @@ from gpudash.metrics import process_reading
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, State, Step, Untimed
 from gpudash.recording.readings import MOST_HELD, hold, over_time, take
-from gpudash.statistics import Means, percentiles, total
+from gpudash.statistics import percentiles, total
+from gpudash.window import Window
 
 HELD_S = 20.0
 """Seconds beyond an interval that another rank's messages are kept while rank 0, which ends
@@ -221,9 +222,7 @@ def in_order(report: Progress) -> Sequence[Step | Untimed]:
 
 
 def _values(steps: Sequence[Step]) -> dict[str, float | str]:
-    means = Means()
-    for step in steps:
-        means.add({**step.values, "step_ms": step.step_ms}, step.count)
+    window = Window(steps)
     p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
-    durations = {"step_ms_p50": p50, "step_ms_p95": p95}
-    return {**means.values(), **{name: ms for name, ms in durations.items() if ms is not None}}
+    durations = {"step_ms": window.step_ms, "step_ms_p50": p50, "step_ms_p95": p95}
+    return {**window.values(), **{name: ms for name, ms in durations.items() if ms is not None}}
