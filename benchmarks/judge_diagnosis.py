@@ -20,9 +20,8 @@ from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import recent_step
 from gpudash.protocol.answer import Gain
-from gpudash.snapshot import RecentMeans, Series
-from gpudash.statistics import mean
 from tests.diagnosis.recorded import NAMES, Known, Trial, recorded
+from tests.tui.fake_engine import means_of
 
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
 """Words of truth.toml for limits."""
@@ -120,19 +119,13 @@ def foretold(name: str) -> Foretold | None:
     first = sum(at_s <= middle_s for at_s in series.at_s)
     halves = (slice(first), slice(first, None))
     steps = [
-        recent_step(replace(snapshot, recent=_means(series, half)), known.cores) for half in halves
+        recent_step(replace(snapshot, recent=means_of(series, half)), known.cores)
+        for half in halves
     ]
     model, after_ms = model_of(steps[0]), steps[1].step_ms
     if model is None or after_ms is None or model.residual > UNEXPLAINED:
         return None
     return Foretold(median(map(played_ms, model.scenarios)), model.step_ms, after_ms)
-
-
-def _means(series: Series, half: slice) -> RecentMeans:
-    steps = [(rate or 0.0) * series.tick_s for rate in series.of("steps_per_s")[half]]
-    means = {name: mean(found[half], steps) for name, found in series.values.items()}
-    known = {name: value for name, value in means.items() if value is not None}
-    return RecentMeans(steps=sum(steps), values=known)
 
 
 def judge_steps() -> None:

@@ -190,14 +190,17 @@ def referred(snapshot: Snapshot) -> Snapshot:
 
 def with_recent(snapshot: Snapshot) -> Snapshot:
     """The snapshot with the means over the last two seconds of its series, unless it has some."""
-    series = snapshot.series
     if snapshot.recent.values:
         return snapshot
-    rates = [rate if is_measured(rate) else 0.0 for rate in series.of("steps_per_s")[-4:]]
-    means = {name: mean(values[-4:], rates) for name, values in series.values.items()}
+    return msgspec.structs.replace(snapshot, recent=means_of(snapshot.series, slice(-4, None)))
+
+
+def means_of(series: Series, ticks: slice) -> RecentMeans:
+    """The means over these ticks, each with the weight of its steps."""
+    rates = [rate if is_measured(rate) else 0.0 for rate in series.of("steps_per_s")[ticks]]
+    means = {name: mean(values[ticks], rates) for name, values in series.values.items()}
     known = {name: value for name, value in means.items() if is_measured(value)}
-    recent = RecentMeans(steps=sum(rates) * series.tick_s, values=known)
-    return msgspec.structs.replace(snapshot, recent=recent)
+    return RecentMeans(steps=sum(rates) * series.tick_s, values=known)
 
 
 def answered(
