@@ -22,6 +22,7 @@ from gpudash.tui.keys import (
     TIMELINE_KEYS,
     Key,
 )
+from gpudash.workload_levers import SHARED
 from workloads import CATALOGUE
 from workloads.levers import Lever
 from workloads.standard_levers import PROCESSES
@@ -145,6 +146,12 @@ They say how several processes average their gradients. [Several GPUs](../guide/
 tells more.
 
 """
+ANY_TRAINING = """
+## Any training, of your own too
+
+These are levers of the process that trains.
+
+"""
 SCHEMAS_HEAD = f"""\
 # JSON documents
 
@@ -205,7 +212,7 @@ def levers() -> str:
     for entry in entries:
         parts.append(f"\n## `{entry.name}`\n\n{entry.summary} Source: {entry.source}\n\n")
         parts.append(_levers([lever for lever in entry.levers if lever not in shared]))
-    return "".join([*parts, SEVERAL, _levers(PROCESSES)])
+    return "".join([*parts, SEVERAL, _levers(PROCESSES), ANY_TRAINING, _levers(SHARED)])
 
 
 def schemas() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from gpudash.protocol.training import Lever, LeverKind
+from gpudash.workload_levers import SHARED
 from workloads import CATALOGUE
 from workloads.levers import Choice, Count, Switch, Value
 from workloads.levers import Lever as WorkloadLever
@@ -24,7 +25,9 @@ FORMS: Mapping[LeverKind, tuple[type[WorkloadLever], Callable[[str], Value], tup
 def reference_levers(workload: str, settings: Mapping[str, str]) -> tuple[Lever, ...]:
     """Return those of a workload with these settings; none of a script."""
     entry = CATALOGUE.get(workload)
-    return _records(entry.levers_with(settings), tuple(entry.on_cpu.items())) if entry else ()
+    if entry is None:
+        return ()
+    return _records((*entry.levers_with(settings), *SHARED), tuple(entry.on_cpu.items()))
 
 
 @lru_cache(maxsize=8)

@@ -7,6 +7,7 @@ import msgspec
 
 from gpudash.cli.plan import entry_of
 from gpudash.format import plain
+from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, DEFAULT, Entry
 from workloads.levers import Effect, Lever, find
 from workloads.standard_levers import PROCESSES
@@ -84,7 +85,7 @@ def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
 def _workload(entry: Entry) -> str:
     default = " (default)" if entry.name == DEFAULT else ""
     head = [f"{entry.name}{default}: {entry.summary}", f"  source: {entry.source}"]
-    return "\n".join(head + [_lever(lever, entry.on_cpu) for lever in entry.levers])
+    return "\n".join(head + [_lever(lever, entry.on_cpu) for lever in levers_of(entry)])
 
 
 def _lever(lever: Lever, on_cpu: Mapping[str, str]) -> str:
@@ -106,7 +107,7 @@ def _described(entry: Entry) -> DescribedWorkload:
         summary=entry.summary,
         source=entry.source,
         default=entry.name == DEFAULT,
-        levers=tuple(map(_described_lever, entry.levers)),
+        levers=tuple(map(_described_lever, levers_of(entry))),
     )
 
 
@@ -139,10 +140,10 @@ def look_up(what: str, workload: str | None) -> Shown:
 def _all_levers(workload: str | None) -> tuple[Lever, ...]:
     """None stands for all workloads."""
     if workload is not None:
-        return entry_of(workload).of_processes().levers
+        return levers_of(entry_of(workload).of_processes())
     named: dict[str, Lever] = {}
     for entry in CATALOGUE.values():
-        for lever in entry.of_processes().levers:
+        for lever in levers_of(entry.of_processes()):
             named.setdefault(lever.name, lever)
     return tuple(named.values())
 

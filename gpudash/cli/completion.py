@@ -18,6 +18,7 @@ from gpudash.cli.parser import Parser, Verb, help_of
 from gpudash.cli.stdout import say
 from gpudash.cli.verbs import VERBS, load
 from gpudash.errors import Exit
+from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, DEFAULT
 from workloads.levers import Lever
 
@@ -226,7 +227,7 @@ class _Words:
             from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
 
             name = ON_GPU[preset].workload if preset in ON_GPU else name
-        return CATALOGUE.get(name, CATALOGUE[DEFAULT]).levers
+        return levers_of(CATALOGUE.get(name, CATALOGUE[DEFAULT]))
 
 
 def _values(lever: Lever) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from gpudash.cli.config_values import (
 from gpudash.cli.parser import OLD_NAMES
 from gpudash.errors import UsageError
 from gpudash.input_file import read_input, read_text
+from gpudash.workload_levers import levers_of
 from workloads import Entry
 from workloads.nearest import did_you_mean
 
@@ -79,7 +80,7 @@ class Configuration:
         found: Layer = {}
         for layer in self.layers:  # a later layer decides, even with its general table
             for table in ("levers", f"levers.{entry.name}"):
-                for lever in entry.levers:
+                for lever in levers_of(entry):
                     if chosen := layer.get(f"{table}.{lever.name}"):
                         found[lever.name] = chosen
         return found

@@ -8,6 +8,7 @@ from gpudash.cli.options import OPTIONS
 from gpudash.cli.verbs import load
 from gpudash.errors import UsageError
 from gpudash.format import plain
+from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, find_workload
 from workloads.levers import find, text_of
 from workloads.nearest import not_valid
@@ -30,7 +31,9 @@ class ConfigurationError(UsageError):
 @cache
 def shape() -> Tree:
     """Return every valid key as a tree; its leaves are None."""
-    levers = {name: dict.fromkeys(one.name for one in e.levers) for name, e in CATALOGUE.items()}
+    levers = {
+        name: dict.fromkeys(one.name for one in levers_of(e)) for name, e in CATALOGUE.items()
+    }
     every = {name: None for names in levers.values() for name in names}
     tables = {verb: dict.fromkeys(names) for verb, names in OPTIONS.items() if verb}
     top = dict.fromkeys((*OPTIONS[""], *SHORTHANDS, *SCREEN))
@@ -51,11 +54,11 @@ def checked(key: str, value: Any, by: str) -> Any:
 def _lever(workload: str, name: str, value: Any) -> str:
     text = text_of(value)
     if workload:
-        return find(CATALOGUE[workload].levers, name).canonical(text)
+        return find(levers_of(CATALOGUE[workload]), name).canonical(text)
     (canonical, *_) = [
         lever.canonical(text)
         for entry in CATALOGUE.values()
-        for lever in entry.levers
+        for lever in levers_of(entry)
         if lever.name == name
     ]
     return canonical

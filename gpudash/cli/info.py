@@ -21,6 +21,7 @@ from gpudash.format import ABSENT, plain
 from gpudash.run.child import scratch_folder
 from gpudash.run.runs import living
 from gpudash.tui import preferences
+from gpudash.workload_levers import levers_of
 from workloads import DEFAULT, find_workload, names
 from workloads.cache import cache_directory, compiled_directory, data_directory
 from workloads.needs import install_line
@@ -157,7 +158,7 @@ def _levers(arguments: argparse.Namespace) -> list[Setting]:
             value=plan.settings.get(lever.name, lever.default_text),
             set_by=arguments.set_by.get(f"levers.{lever.name}", "default"),
         )
-        for lever in find_workload(plan.workload).levers
+        for lever in levers_of(find_workload(plan.workload))
     ]
 
 

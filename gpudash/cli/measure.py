@@ -26,6 +26,7 @@ from gpudash.run.guarded import Guarded
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.snapshot import ENDED, Snapshot, silence
+from gpudash.workload_levers import levers_of
 from workloads import find_workload
 from workloads.levers import LeverError, find
 
@@ -129,7 +130,7 @@ class AskedTraining(NamedTuple):
         """None: a command has to train before its levers are known."""
         if self.command is not None:
             return None
-        return tuple(map(record_of, find_workload(self.plan.workload).levers))
+        return tuple(map(record_of, levers_of(find_workload(self.plan.workload))))
 
 
 def training_of(
@@ -144,7 +145,7 @@ def training_of(
         return AskedTraining(plan_of(command), command)
     plan = make_plan(arguments, moved)
     for name in moved:
-        if find(find_workload(plan.workload).levers, name).name in plan.settings:
+        if find(levers_of(find_workload(plan.workload)), name).name in plan.settings:
             raise UsageError(f"lever {name} is both set and {doing}; valid: one of the two")
     return AskedTraining(plan)
 

@@ -10,6 +10,7 @@ from gpudash.offers import canonical
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
+from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, Entry, add
 from workloads.levers import AUTO, find
 from workloads.needs import check
@@ -47,7 +48,7 @@ def make_plan(
     configured: Mapping[str, tuple[str, str]] = arguments.levers(entry)
     for name, (value, by) in configured.items():
         if name not in settings and name not in decided:
-            settings[name] = find(entry.levers, name).canonical(value)
+            settings[name] = find(levers_of(entry), name).canonical(value)
             arguments.set_by[f"levers.{name}"] = by
     arguments.set_by |= {f"levers.{name}": COMMAND_LINE for name, _ in asked}
     if trains:
@@ -110,7 +111,7 @@ def compared_values(option: str, text: str, lever: Lever, values: Iterable[str])
 def _settings(entry: Entry, asked: Iterable[tuple[str, str]]) -> Settings:
     settings: Settings = {}
     for name, text in asked:
-        value = find(entry.levers, name).canonical(text)
+        value = find(levers_of(entry), name).canonical(text)
         known = settings.setdefault(name, value)
         if known != value:
             raise UsageError(

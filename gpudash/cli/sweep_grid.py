@@ -16,6 +16,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.reference_levers import record_of
 from gpudash.run import child
+from gpudash.workload_levers import levers_of
 from workloads import DEFAULT, Entry, find_workload
 from workloads.levers import find, resolve
 from workloads.nearest import unknown
@@ -121,7 +122,7 @@ def _axes(texts: Sequence[str], entry: Entry | None = None) -> dict[str, list[st
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
         axes[name] = values.split(",")
         if entry is not None:
-            lever = record_of(find(entry.levers, name))
+            lever = record_of(find(levers_of(entry), name))
             axes[name] = compared_values("--vary", text, lever, axes[name])
         for value in axes[name]:
             if axes[name].count(value) > 1:
@@ -162,7 +163,7 @@ def check_grid(entry: Entry, settings: Settings, grid: Grid) -> None:
         both = settings.keys() & changes.keys()
         if both:
             raise UsageError(f"lever {min(both)} is both set and varied; valid: one of the two")
-        resolve(entry.levers, settings | changes)
+        resolve(levers_of(entry), settings | changes)
 
 
 def trains_on_gpu(device: str) -> bool:

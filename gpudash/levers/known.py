@@ -6,6 +6,7 @@ them this script has it says once it trains.
 
 from collections.abc import Mapping
 
+from ..process_levers import OF_PROCESS
 from ..protocol.training import SWITCH
 
 OF_MODELS: Mapping[str, tuple[str, ...]] = {
@@ -25,6 +26,7 @@ KNOWN: Mapping[str, range | tuple[str, ...]] = {
     **OF_MODELS,
     "fused_optimizer": ("fused", "foreach", "single"),
     **OF_FROZEN,
+    **{lever.name: lever.values for lever in OF_PROCESS},
     "batch_size": (),
 }
 """A range is of whole numbers; what has no values cannot be moved."""

@@ -20,6 +20,7 @@ from .loader import LoaderLevers, batch_size
 from .offers import Computing, Family, canonical
 from .optimizer import OptimizerForm
 from .precision import Precision
+from .process import ProcessLevers
 from .rehearsal import Took, rehearse, timed
 from .training_objects import Call, Root, TrainingObjects, modules_of
 
@@ -66,7 +67,7 @@ class ScriptLevers:
         self._computing = (*self._trained.families, *self._frozen.families)
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
-        self._others: tuple[Family, ...] = (OptimizerForm(), self._loader)
+        self._others: tuple[Family, ...] = (ProcessLevers(), OptimizerForm(), self._loader)
         self._families: tuple[Family, ...] = (*self._computing, *self._others)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._trained_seen: tuple[weakref.ref[Any], ...] = ()

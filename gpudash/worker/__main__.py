@@ -27,6 +27,7 @@ from gpudash.imports import without_collecting
 from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.instrument.state_sender import StateSender
+from gpudash.process_levers import split
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import (
     Device,
@@ -114,7 +115,7 @@ def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     device, entry = pick_device(plan.device), find(plan.workload)
     described = announce(plan, device, events)
     hook_loaders()
-    training = Training(entry, plan.settings, device)
+    training = Training(entry, split(plan.settings)[0], device)
     return training, of_process(described, phases(entry.prepares))
 
 
@@ -135,7 +136,7 @@ def build_rank(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProce
     joined = processes.join(device)
     described = announce(plan, device, events)
     hook_loaders()
-    training = Training(entry.of_processes(), plan.settings, device, joined)
+    training = Training(entry.of_processes(), split(plan.settings)[0], device, joined)
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
     process = of_process(described, phases_of_ranks(entry.prepares))
     return training, replace(process, **about)
@@ -175,7 +176,7 @@ def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
         phase="training",
         process=process,
         workload=plan.workload,
-        settings=dict(training.settings),
+        settings=training.settings | split(plan.settings)[1],
         requested=plan.settings,
         warmup_steps=training.warmup_steps,
         notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),

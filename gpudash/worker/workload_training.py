@@ -32,6 +32,8 @@ from gpudash.instrument.pipes import Sent
 from gpudash.instrument.reporter import Reports, instruments
 from gpudash.instrument.slowing import Slowing
 from gpudash.instrument.wire import FinishedStep
+from gpudash.levers.process import ProcessLevers
+from gpudash.process_levers import split
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.records import Settings
@@ -116,17 +118,19 @@ class _CommunicationMarks:
 def _unmarked(_phase: str, /) -> None: ...
 
 
-class _WorkloadLevers:
-    """The levers of a workload."""
+class WorkloadLevers:
+    """The levers of a workload, and those of its process."""
 
-    def __init__(self, training: Training, workload: str) -> None:
+    def __init__(self, training: Training, workload: str, requested: Settings) -> None:
         self._training = training
         self._workload = workload
-        self._first = dict(training.settings)
+        self._process = ProcessLevers()
+        self._process.apply(requested)
+        self._first = self.settings
 
     @property
     def settings(self) -> Settings:
-        return self._training.settings
+        return self._training.settings | self._process.settings
 
     @property
     def warmup_steps(self) -> int:
@@ -137,7 +141,8 @@ class _WorkloadLevers:
         return self._training.burst_steps
 
     def resolve(self, changes: Settings) -> Settings:
-        return self._or_refuse(lambda: self._training.resolve(changes))
+        own = self._or_refuse(lambda: self._training.resolve(split(changes)[0]))
+        return own | self._process.resolve(changes)
 
     def needs_call(self, wanted: Settings) -> bool:  # noqa: ARG002  # as a script's
         """Return False: settings are tried out by training with them."""
@@ -145,14 +150,20 @@ class _WorkloadLevers:
 
     def enter(self, wanted: Settings) -> None:
         """Make the settings active. Raises Refusal; the workload may be half rebuilt then."""
-        self._or_refuse(lambda: self._training.enter(wanted))
+        self._or_refuse(lambda: self._training.enter(split(wanted)[0]))
+        self._process.apply(wanted)
 
     def begins(self, *, in_blocks: bool, anew: bool) -> None:  # noqa: ARG002  # as a script's
         """See Levers. All batches that may be there already are warm-up in any case."""
         self._training.keep_loaders(keeps=in_blocks)
 
     def restore(self) -> None:
-        self._training.recover(self._first)
+        self.recover(self._first)
+
+    def recover(self, settings: Settings) -> None:
+        """Go back to these settings after others have failed half-way."""
+        self._training.recover(split(settings)[0])
+        self._process.apply(settings)
 
     def _or_refuse(self, act: Callable[[], ResultT]) -> ResultT:
         """Raise Refusal also for an error of the user's code."""
@@ -172,13 +183,14 @@ class _WorkloadLevers:
 class WorkloadTraining(CommandedTraining):
     """One workload being trained, with its instruments and levers; a loop has it take steps."""
 
+    levers: WorkloadLevers
     votes_on_way_back = True
 
     def __init__(self, training: Training, plan: Plan, send: Callable[[Sent], None]) -> None:
         super().__init__()
         self._training = training
         self._world_size = plan.nproc
-        self.levers = _WorkloadLevers(training, plan.workload)
+        self.levers = WorkloadLevers(training, plan.workload, plan.settings)
         self.requested = plan.settings
         self.slowing = Slowing(training.device)
         phases = phases_of_ranks() if self.is_shared else PHASES
@@ -208,7 +220,7 @@ class WorkloadTraining(CommandedTraining):
             self._begin = self._begin_in_job
         self._noted = set(training.notes.values())  # the first state has these notes
         # settings with which a warm step finished, and as they were requested, `auto` kept
-        self._good: tuple[Settings, Settings] = dict(training.settings), plan.settings
+        self._good: tuple[Settings, Settings] = self.settings, plan.settings
         self._warm_from_step = 0  # after this step the present settings count as good
 
     # ── what it is ──────────────────────────────────────────────────────────────────────
@@ -342,7 +354,7 @@ class WorkloadTraining(CommandedTraining):
     def put_back(self, before: Settings, refusal: Refusal, *, entered: bool) -> Return:  # noqa: ARG002  # what worked counts
         """Raise the refusal if memory ran out under the settings that last worked."""
         good, requested = self._good_on_all()
-        failed = self._training.settings
+        failed = self.settings
         if isinstance(refusal, OutOfMemory) and failed == good:
             raise refusal
         changes, restored = difference(good, failed), difference(failed, good)
@@ -350,7 +362,7 @@ class WorkloadTraining(CommandedTraining):
         if isinstance(refusal, OutOfMemory):
             why = f"out of memory with {phrase(changes)}"
             known = tuple(self.needs.why_not(failed, self.history.report()))
-        self._training.recover(good)
+        self.levers.recover(good)
         give_back(self.device)
         self.requested = requested
         reason = "; ".join((f"{why}: went back to {phrase(restored)}", *known))
@@ -360,7 +372,7 @@ class WorkloadTraining(CommandedTraining):
         """Return whether a step ran out of memory, on all ranks, under settings to go back from."""
         if not is_out_of_memory(error):
             return False
-        way = "back" if self._training.settings != self._good[0] else ""
+        way = "back" if self.settings != self._good[0] else ""
         return self.decide(f"{self.segment}.memory", None, way).payload == "back"
 
     def _good_on_all(self) -> tuple[Settings, Settings]:
@@ -375,8 +387,8 @@ class WorkloadTraining(CommandedTraining):
     def _note(self, newest: FinishedStep) -> None:
         """Take the present settings for good ones once a warm step has finished with them."""
         if newest.segment == self.segment and newest.step > self._warm_from_step:
-            self._good = dict(self._training.settings), self.requested
-            self.needs.note(self._training.settings, self.reports.memory)
+            self._good = self.settings, self.requested
+            self.needs.note(self.settings, self.reports.memory)
 
 
 class _Reports(Reports):

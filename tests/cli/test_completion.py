@@ -12,6 +12,7 @@ import pytest
 
 from gpudash.cli.completion import SCRIPTS, SHELLS, complete
 from gpudash.cli.verbs import VERBS, load
+from gpudash.workload_levers import levers_of
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload
 
@@ -35,7 +36,7 @@ def test_levers_are_those_of_the_workload_that_is_named() -> None:
     assert "augment_on=" in words("augment", "--set", "")
     assert "augment_on=" not in words("encdec", "--set", "")
     assert "loss=" in words("sweep", "--preset", "masked_loss", "--vary", "")
-    assert words("--set", "") == [f"{lever.name}=" for lever in find_workload("encdec").levers]
+    assert words("--set", "") == [f"{lever.name}=" for lever in levers_of(find_workload("encdec"))]
 
 
 def test_a_list_is_completed_with_its_missing_values() -> None:

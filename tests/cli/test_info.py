@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from gpudash.cli.info import Info
+from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE
 
 
@@ -47,7 +48,7 @@ def test_every_setting_is_listed_with_its_origin(project, info):
     default = {"interval": (0.5, "default")}
     default |= dict.fromkeys(("theme", "sweep.rounds"), (None, "default"))
     assert settings | set_here | default == settings
-    levers = {f"levers.{lever.name}" for lever in CATALOGUE["augment"].levers}
+    levers = {f"levers.{lever.name}" for lever in levers_of(CATALOGUE["augment"])}
     assert {key for key in settings if key.startswith("levers.")} == levers
 
 

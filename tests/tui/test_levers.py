@@ -165,9 +165,9 @@ def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
 def test_the_lever_under_the_cursor_is_explained_below_the_list():
     shown = panel()
     assert shown.find("batch_size")
-    below = " ".join("".join(lines(shown, (120, 18))[15:]).split())
+    below = " ".join("".join(lines(shown, (120, 20))[17:]).split())
     assert below.startswith("batch_size, with a new loader: Samples in one step")
-    assert "Samples" not in words(shown, (120, 15))  # the list has its room first
+    assert "Samples" not in words(shown, (120, 17))  # the list has its room first
 
 
 def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():
@@ -201,10 +201,10 @@ def test_a_requested_value_is_shown_until_it_is_active():
 
 def test_without_room_for_all_levers_the_number_of_others_is_shown():
     shown = panel()
-    assert "8 more↓" in lines(shown, (80, 7))[6]
+    assert "10 more↓" in lines(shown, (80, 7))[6]
     shown.move(9)
     assert "4 more↑" in lines(shown, (80, 7))[1]
-    assert "4 more↓" in lines(shown, (80, 7))[6]
+    assert "6 more↓" in lines(shown, (80, 7))[6]
     shown.move(4)
     assert "8 more↑" in lines(shown, (80, 7))[1]
     assert "↓" not in "".join(lines(shown, (80, 7)))
@@ -310,9 +310,9 @@ async def test_the_cursor_goes_round_and_the_wheel_does_not():
 async def test_a_click_chooses_and_a_second_one_acts_as_enter_but_not_on_the_explanation():
     app = Host()
     shown = app.panel
-    async with app.run_test(size=(80, 20)) as pilot:
+    async with app.run_test(size=(80, 22)) as pilot:
         before = shown.chosen.name
-        await pilot.click(offset=(5, 16))
+        await pilot.click(offset=(5, 18))
         assert (shown.chosen.name, app.did) == (before, [])
         await pilot.resize_terminal(80, 8)
         shown.move(9)  # the list scrolls

@@ -213,7 +213,7 @@ def levers_of(workload, size, shown):
 @pytest.mark.parametrize("workload", CATALOGUE)
 def test_all_levers_are_in_sight_at_120_columns_and_what_a_change_costs(workload):
     explained = set()
-    for lever, text, names in levers_of(workload, (120, 19), {"total_steps": 1}):
+    for lever, text, names in levers_of(workload, (120, 21), {"total_steps": 1}):
         assert f"{lever.name}, {EFFECTS[lever.effect]}: " in text
         assert all(name in text for name in names)
         explained.add(lever.name)

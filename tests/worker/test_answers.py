@@ -77,7 +77,7 @@ def test_a_final_out_of_memory_says_which_batch_would_fit(
     monkeypatch.setattr(workload_training, "capacity_mib", lambda _device: 1000.0 + 100.0 * 12)
     run = Run(FITS_3, settings={**SETTINGS, "batch_size": "4"})
     for size, mib in ((2, 1200.0), (3, 1300.0)):
-        settings = run.training.settings | {"batch_size": str(size)}
+        settings = run._loop.training.settings | {"batch_size": str(size)}
         run._loop.training.needs.note(settings, DeviceMemory(reserved_mib=mib, peak_mib=mib))
     with pytest.raises(torch.OutOfMemoryError) as raised:
         run.until_stopped()

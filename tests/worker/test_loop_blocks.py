@@ -82,7 +82,7 @@ def numbered(run: Run) -> None:
 def test_blocks_run_in_order_and_end_at_the_baseline():
     run = Run(ENTRY, stop_at_baseline).until_stopped(THREE)
     assert run.entered == [0, 1, 2, None]
-    baseline = run.training.settings
+    baseline = run._loop.training.settings
     assert [event.settings for event in run.of("changed")] == [
         baseline | {"pipelined": "on"},
         baseline | {"batch_size": "3"},  # the block's own change alone

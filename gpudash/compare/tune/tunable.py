@@ -9,11 +9,13 @@ from gpudash.diagnosis.effects import EFFECTS, helps_of
 from gpudash.diagnosis.proposals import OF_TRAINING
 from gpudash.levers.known import OF_FROZEN
 from gpudash.offers import refusal
+from gpudash.process_levers import OF_PROCESS
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from workloads.levers import AUTO, Effect, find
 
+PROCESS = frozenset(lever.name for lever in OF_PROCESS)
 COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
 """The effects of a lever, the cheapest change first."""
 
@@ -93,10 +95,10 @@ def choose(
     for lever in levers:
         if named and lever.name not in named:
             continue
-        why = _why_not(lever, settings, named, numerics=numerics, on_gpu=on_gpu)
         tunable = Tunable(lever, tuple(one.value for one in tries if one.lever == lever.name))
         if lever.name == "num_workers":
             tunable = tunable._replace(most=_most_workers(tunable, settings, cores))
+        why = _why_not(tunable, settings, named, numerics=numerics, on_gpu=on_gpu)
         active = settings.get(lever.name, lever.default)
         if why is None and not tunable.others(active):
             why = f"it has no other value here{lever.bound and f': {lever.bound}'}"
@@ -108,13 +110,14 @@ def choose(
 
 
 def _why_not(
-    lever: Lever,
+    tunable: Tunable,
     settings: Settings,
     named: Sequence[str],
     *,
     numerics: bool,
     on_gpu: bool,
 ) -> str | None:
+    lever = tunable.lever
     if lever.refusal or (lever.needs_gpu and not on_gpu):
         return lever.refusal or "it needs a GPU"
     if lever.name in named:
@@ -126,6 +129,10 @@ def _why_not(
             "it changes the training itself: --levers tries it",
         ),
         (lever.numerics and not numerics, "it computes other numbers: --numerics tries it"),
+        (
+            lever.name in PROCESS and not tunable.proposed,
+            "nothing says that it helps here: --levers tries it",
+        ),
         (feeds and settings.get("data", "loader") != "loader", "no loader makes the batches"),
     )
     return next((why for holds, why in reasons if holds), None)
