@@ -128,6 +128,7 @@ class Metric(Struct, frozen=True):
 COLLECTIVES = "DistributedDataParallel's statistics; with `fully_shard` sizes and CUDA events"
 ALLOCATOR = "torch.cuda.memory_stats"
 PCIE = "NVML's GPM, or its byte counters"
+OF_THREAD = "clocks of the thread that trains, at its steps"
 OF_HOST = "the host's clock, in the training process"
 _row = partial(Metric, "run", "", over_time="last", csv="text")
 _count = partial(_row, csv="whole")
@@ -147,6 +148,11 @@ _active = partial(Metric, "gpu", "%", csv=1, window="activity", source="NVML's G
 _link = partial(Metric, "gpu", "MiB/s", csv=3, window="activity", source="NVML's GPM")
 _host = partial(Metric, "host", csv=1)
 _collective = partial(Metric, "host", over_time="last", csv=3, source=COLLECTIVES)
+
+
+def _owner(meaning: str, label: str = "", source: str = OF_THREAD) -> Metric:
+    share = f"Share of the time in which the thread that trains {meaning}"
+    return _host("%", share, csv=2, label=label, source=source, within=WITHIN["step"])
 
 
 def _memory(meaning: str, label: str) -> Metric:
@@ -541,6 +547,21 @@ METRICS: dict[str, Metric] = {
         csv=1,
         source="the `attention_mask` beside the `input_ids` of a DataLoader's batches",
         within=EXACT,
+    ),
+    "unpack_pct": _owner(
+        "is on the CPU while it asks for a batch: it takes it apart, or makes it."
+    ),
+    "no_core_pct": _owner("could run and has no core.", "no core", "/proc/thread-self/schedstat"),
+    "blocked_pct": _owner(
+        "waits off the CPU, neither for a batch nor for a core: for a disk, a lock, a network, or "
+        "because it sleeps.",
+        "blocked",
+    ),
+    "gc_pct": _owner("collects Python's garbage.", "garbage collector", "gc.callbacks"),
+    "compile_pct": _owner("compiles.", "compiling", "Dynamo's callbacks"),
+    "code_pct": _owner(
+        "is on the CPU for all else: its own code, operators, launches, and waits for the device, "
+        "which spin."
     ),
 }
 

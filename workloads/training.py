@@ -77,8 +77,9 @@ class Training:
             torch.cuda.set_device(device)
             torch.cuda.set_stream(training_stream(device))
         self.trained_steps = 0
-        self.data_s = 0.0
-        """Time that the host waited for the newest batch; 0 after a drain, which takes none."""
+        self.data_s = self.data_cpu_s = 0.0
+        """Time that the host waited for the newest batch, and its part on the CPU; 0 after a drain,
+        which takes none."""
         on_cpu = {"model_scale": "small", **entry.on_cpu} if device.type == "cpu" else {}
         known = {lever.name for lever in entry.levers}
         self._chosen = {
@@ -160,9 +161,10 @@ class Training:
     def step(self, mark: Mark = unmarked) -> Trained | None:
         """Take one batch through the schedule; return the step trained meanwhile, if any."""
         assert self._batches is not None
-        began_s = time.perf_counter()
+        began_s, began_cpu_s = time.perf_counter(), time.thread_time()
         batch = next(self._batches)
         self.data_s = time.perf_counter() - began_s
+        self.data_cpu_s = time.thread_time() - began_cpu_s
         try:
             return self._count(self._schedule.step(batch, mark))
         except Exception:  # the weights may have been updated before it
@@ -171,7 +173,7 @@ class Training:
 
     def drain(self, mark: Mark = unmarked) -> Trained | None:
         """Train on the pending batch, if there is one."""
-        self.data_s = 0.0
+        self.data_s = self.data_cpu_s = 0.0
         return self._count(self._schedule.drain(mark))
 
     def check(self, changes: Mapping[str, str]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
+from .host_time import HostTime
 from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
 from .wire import FinishedStep, UntimedSteps
@@ -168,6 +169,8 @@ class Clock(Generic[TimestampT]):
         """Duration of the newest finished step; infinite until the second one after a break."""
         self.spent_s = 0.0
         """Seconds of host time that the clock itself took, without looks that found nothing."""
+        self.host = HostTime()
+        """Who has the time of the thread that trains."""
         self.look = LookCost()
         """Of a step that is measured in full."""
         self.until_s = self._reference_s
@@ -189,6 +192,7 @@ class Clock(Generic[TimestampT]):
                 self._timestamps.release(self._after.timestamp)
             after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
             self._is_broken, self._after = False, after
+            self.host.restart()
         if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
@@ -269,6 +273,7 @@ class Clock(Generic[TimestampT]):
             )
         )
         self._after = None
+        self.host.iterated(split.ended_s - split.began_s, data_s)
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
@@ -370,6 +375,7 @@ class Clock(Generic[TimestampT]):
         )
         if step is not None:
             self._after = None
+        self.host.iterated(ended_s - self.began_s, data_s)
         self.spent_s += self._now() - ended_s
 
     def end_first(

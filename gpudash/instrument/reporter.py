@@ -134,6 +134,7 @@ class Reports:
         if self._is_state_due(steps, began_s):
             self.memory = self._read_memory()
             values = self.memory.values() | self._read_collectives().values()
+            values |= self._clock.host.shares_pct()
         self._send(
             StepReport(
                 until_s=self._clock.until_s,
@@ -151,6 +152,7 @@ class Reports:
         )
         self._clock.spent_s = 0.0  # it is part of the time that follows
         self.spent_s = time.thread_time() - own_s
+        self._clock.host.leave_out(self.spent_s)
         return steps[-1] if steps else None
 
     def _is_state_due(self, steps: tuple[FinishedStep, ...], now_s: float) -> bool:

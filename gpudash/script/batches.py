@@ -31,7 +31,8 @@ def _asked(steps: Steps, iterator: Any) -> bool:
         return False
     if meter.mode.is_skipping:
         if steps.feeds.is_of(iterator):
-            meter.counting.fetching, meter.asked_s = True, time.monotonic()
+            meter.counting.fetching = True
+            meter.ask()
             return True
         steps.stop_skipping()
     meter.counting.fetching = True
@@ -41,7 +42,7 @@ def _asked(steps: Steps, iterator: Any) -> bool:
     elif asides.why is not None:
         steps.restart()
     meter.enter("waits")
-    meter.asked_s = time.monotonic()
+    meter.ask()
     return True
 
 
@@ -50,7 +51,7 @@ def _arrived(steps: Steps, iterator: Any, batch: Any, asked_s: float | None) -> 
     now, meter, feeds = time.monotonic(), steps.meter, steps.feeds
     meter.counting.fetching = False
     tally, is_skipping = meter.tally, meter.mode.is_skipping
-    tally.data_s += now - (meter.asked_s if asked_s is None else asked_s)
+    tally.data_s += meter.waited_s(asked_s)
     tally.batches += 1
     size = first_dimension(batch)
     tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
@@ -70,7 +71,7 @@ def _failed(steps: Steps, iterator: Any, asked_s: float | None) -> None:
     meter = steps.meter
     meter.counting.fetching = False
     # the steps that were only counted end here, after this wait
-    meter.tally.data_s += time.monotonic() - (meter.asked_s if asked_s is None else asked_s)
+    meter.tally.data_s += meter.waited_s(asked_s)
     steps.stop_skipping()
     steps.asides.exhausts(steps.feeds.loader_id(iterator))
     meter.enter("has a batch")

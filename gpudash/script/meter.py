@@ -80,8 +80,7 @@ class Meter:
         """Steps before the first one that was only counted."""
         self._told = 0  # steps that the clock has timed or counted
         self._untold: Amounts = (0, 0)  # samples and tokens of those since that are not timed
-        self.asked_s = 0.0
-        """When the newest batch was asked for."""
+        self.asked_s = self._asked_cpu_s = 0.0
         self.switch_backward(True)  # a forked child may have inherited it out
         self.look_every_s = LOOK_EVERY_S
         self.look_due_s = 0.0
@@ -148,6 +147,19 @@ class Meter:
             self._findings.note("acts")
         elif before == ROLLOUT:
             self.tally.acted_s += time.monotonic() - self._acts_since_s
+
+    def ask(self) -> None:
+        """Note that a batch is asked for."""
+        self.asked_s, self._asked_cpu_s = time.monotonic(), time.thread_time()
+
+    def waited_s(self, asked_s: float | None) -> float:
+        """Return how long the batch took, since `asked_s` if not since `ask`."""
+        if asked_s is not None:
+            return time.monotonic() - asked_s
+        waited_s = time.monotonic() - self.asked_s
+        if self.clock is not None:
+            self.clock.host.fetched(waited_s, time.thread_time() - self._asked_cpu_s)
+        return waited_s
 
     # ── ends of steps ───────────────────────────────────────────────────────────────────
 
