@@ -548,6 +548,13 @@ METRICS: dict[str, Metric] = {
         source="the `attention_mask` beside the `input_ids` of a DataLoader's batches",
         within=EXACT,
     ),
+    "own_code_ms": _step(
+        "Host time in a script's own code: beside the passes of its models, updates, copies and "
+        "waits for batches.",
+        in_steps="some",
+        source=OF_HOST,
+        within="± 0.1 µs of the clock",
+    ),
     "unpack_pct": _owner(
         "is on the CPU while it asks for a batch: it takes it apart, or makes it."
     ),

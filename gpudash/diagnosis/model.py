@@ -23,6 +23,7 @@ GROWTH = 0.1
 AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
 UNTRACED = Summary(steps=0, step_ms=0.0, on_device=False)
+
 PYTHON = 2.0
 """The host's time around launches, in multiples of its time in torch's operators: Python takes as
 long again. In benchmarks/causes it takes 0.5 to 1.5 times as long."""
@@ -81,7 +82,7 @@ def played_ms(times: Times) -> float:
     """
     alone_ms = launch_alone_ms(times)
     works_ms = times.device + times.communication
-    before_ms = times.data + times.code + alone_ms
+    before_ms = times.data + times.beside_launches + alone_ms
     copied_ms = times.copy if times.blocks else 0.0
     launch_ms = times.launch - alone_ms
     host_ms = before_ms + copied_ms + launch_ms
@@ -108,7 +109,7 @@ def _scenarios(
     copied_ms = times.copy if times.blocks else 0.0
     rest_ms = times.step - times.data - copied_ms
     idle_ms = max(times.step - times.data - works_ms, 0.0)
-    hosts_ms = _host_ms(step, rest_ms, copied_ms, times.code)
+    hosts_ms = _host_ms(step, rest_ms, copied_ms, times.beside_launches)
     if times.is_one:
         waits = True
     elif step.profile is not None:
@@ -140,20 +141,43 @@ def _without_host(step: RecentStep) -> Times | None:
     copy_ms, exposed_ms = step.copy_ms or 0.0, step.exposed_ms or 0.0
     works_ms = min(max(works_ms, copy_ms + exposed_ms), step.step_ms - data_ms)
     copy_ms, exposed_ms = min(copy_ms, works_ms), min(exposed_ms, max(works_ms - copy_ms, 0.0))
-    code_ms = _code_ms(step, works_ms, max(step.step_ms - data_ms - works_ms, 0.0))
-    if not step.on_gpu:  # where the CPU idles, own code is taken to wait: for files, or asleep
-        works_ms = min(works_ms, step.step_ms - data_ms - code_ms)
-    return Times(
+    times = Times(
         step=step.step_ms,
         data=data_ms,
         loader=step.step_ms if _takes_all(step) else 0.0,
         is_inline=step.workers == 0,
-        code=code_ms,
         is_one=not step.on_gpu,
         copy=copy_ms,
         blocks=_blocks(step),
         communication=exposed_ms,
-        device=works_ms - copy_ms - exposed_ms,
+    )
+    times = _with_owners(step, times, works_ms)
+    if not step.on_gpu:
+        works_ms = min(works_ms, step.step_ms - data_ms - times.beside_launches)
+    return times._replace(device=works_ms - copy_ms - exposed_ms)
+
+
+def _with_owners(step: RecentStep, times: Times, works_ms: float) -> Times:
+    """Divide the host's time beside launches; each owner leaves the rest to the others."""
+    no_core_ms = min(step.no_core_ms, times.step - times.data)
+    left_ms = times.step - times.data - no_core_ms
+    collecting_ms = min(step.owned_ms("gc"), left_ms)
+    compiling_ms = min(step.owned_ms("compile"), left_ms - collecting_ms)
+    left_ms -= collecting_ms + compiling_ms
+    rollout_ms = min(step.phases_ms.get("rollout", 0.0), left_ms)
+    # a rollout may wait for its environment
+    blocked_ms = min(max(step.owned_ms("blocked") - rollout_ms, 0.0), left_ms - rollout_ms)
+    left_ms -= rollout_ms + blocked_ms
+    if step.on_gpu:
+        left_ms = min(left_ms, max(times.step - times.data - works_ms, 0.0))
+    code_ms = _code_ms(step, works_ms) - collecting_ms - compiling_ms - blocked_ms
+    return times._replace(
+        no_core=no_core_ms,
+        rollout=rollout_ms,
+        code=max(min(code_ms, left_ms), 0.0),
+        blocked=blocked_ms,
+        collecting=collecting_ms,
+        compiling=compiling_ms,
     )
 
 
@@ -163,12 +187,12 @@ def full_share(step: RecentStep) -> float:
 
 
 def _hosted(times: Times, host_ms: float) -> Times:
-    return times._replace(launch=max(host_ms - times.code, 0.0))
+    return times._replace(launch=max(host_ms - times.beside_launches, 0.0))
 
 
 def _waiting(times: Times) -> Times:
     works_ms = times.copy + times.device + times.communication
-    idle_ms = times.step - times.data - times.code - works_ms
+    idle_ms = times.step - times.data - times.beside_launches - works_ms
     return times._replace(waits=True, alone=max(idle_ms, 0.0))
 
 
@@ -223,19 +247,19 @@ def _works_ms(step: RecentStep) -> float | None:
     return works_ms + (step.communication_ms or 0.0)
 
 
-def _code_ms(step: RecentStep, works_ms: float, idle_ms: float) -> float:
-    """Return the host's time in the script's own code beside launches, as far as it is known.
+def _code_ms(step: RecentStep, works_ms: float) -> float:
+    """Return the host's time in the script's own code, as far as it is known.
 
-    The phase holds what the script launches itself, too. Without a profile, which shows that, the
-    device may have worked all of its time in this phase.
+    On a GPU it may wait there. Without a profile, which shows that, the device may have worked all
+    of its time meanwhile.
     """
-    phase_ms = step.phases_ms.get("your_code", 0.0)
-    profile = step.profile
-    if not step.on_gpu:  # the clock of the host that runs it
-        return min(phase_ms, works_ms + idle_ms)
+    code_ms, profile = step.own_code_ms, step.profile
+    if code_ms is None:
+        code_ms = step.phases_ms.get("your_code", 0.0)
+    if not step.on_gpu:
+        return code_ms
     if profile is None:
-        return min(max(phase_ms - works_ms, 0.0), idle_ms)
+        return max(code_ms - works_ms, 0.0)
     calls_ms = sum(one.self_ms for one in profile.operators)
     waits_ms = (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)
-    rest_ms = profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms
-    return max(min(phase_ms, rest_ms, idle_ms), 0.0)
+    return min(code_ms, profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms)

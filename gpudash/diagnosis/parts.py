@@ -15,8 +15,17 @@ class Times(NamedTuple):
     """Loader workers make a batch as often. A host that waits for batches takes all of them."""
     is_inline: bool = False
     """Whether the host makes batches itself: then nothing hides that."""
+    no_core: float = 0.0
+    """Host time, as all down to `compiling`: others have its core."""
+    rollout: float = 0.0
+    """Acting for what is learned from."""
     code: float = 0.0
-    """The script's own code on the host, beside launches."""
+    """The script's own code, beside launches."""
+    blocked: float = 0.0
+    """Off the CPU, neither for a batch nor for a core nor for the device."""
+    collecting: float = 0.0
+    """Python's garbage collector."""
+    compiling: float = 0.0
     launch: float = 0.0
     alone: float = 0.0
     """While the host launches for so long, the device of one that waits has nothing to do."""
@@ -30,6 +39,12 @@ class Times(NamedTuple):
     communication: float = 0.0
     device: float = 0.0
     """What the device works beside copies and communication."""
+
+    @property
+    def beside_launches(self) -> float:
+        """What the host does beside launches, batches and waits for the device."""
+        owned = self.rollout + self.code + self.blocked + self.collecting + self.compiling
+        return self.no_core + owned
 
 
 class ModelPart(NamedTuple):
@@ -65,7 +80,11 @@ class _Wait(ModelPart):
 
     def ms(self, times: Times) -> float:
         is_real = times.waits and not times.is_one
-        return max(times.step - times.data - times.code - times.launch, 0.0) if is_real else 0.0
+        return (
+            max(times.step - times.data - times.beside_launches - times.launch, 0.0)
+            if is_real
+            else 0.0
+        )
 
     def without(self, times: Times) -> Times:
         return times._replace(waits=times.is_one)
@@ -76,11 +95,17 @@ def _changed(times: Times, values: dict[str, Any]) -> Times:
 
 
 DATA = _Data("data", ("loader",), ("data", "loader"))
+CORE = ModelPart("no core", ("host",), ("no_core",))
+ROLLOUT = ModelPart("rollout", ("host",), ("rollout",))
 CODE = ModelPart("your code", ("host",), ("code",))
+BLOCKED = ModelPart("blocked", ("host",), ("blocked",))
+COLLECTING = ModelPart("garbage collector", ("host",), ("collecting",))
+COMPILING = ModelPart("compiling", ("host",), ("compiling",))
+BESIDE_LAUNCHES = (CORE, ROLLOUT, CODE, BLOCKED, COLLECTING, COMPILING)
 LAUNCH = ModelPart("launch", ("host",), ("launch",))
 # the host is behind a wait of a phase before it can be delayed between two
 WAIT = _Wait("wait", ("host", "device"), ("waits",), missed=("host",))
 COPY = ModelPart("copy", ("device",), ("copy",))
 COMMUNICATION = ModelPart("communication", ("device",), ("communication",))
 DEVICE = ModelPart("device", ("device",), ("device",))
-PARTS = (DATA, CODE, LAUNCH, WAIT, COPY, COMMUNICATION, DEVICE)
+PARTS = (DATA, *BESIDE_LAUNCHES, LAUNCH, WAIT, COPY, COMMUNICATION, DEVICE)

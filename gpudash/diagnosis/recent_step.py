@@ -29,10 +29,12 @@ ALL_CORES = 0.9
 """A training that asks for this part of its cores counts as asking for all."""
 
 MEANS = (
-    *("step_ms", "data_ms", "host_ms", "device_ms", "overlap_ms"),
+    *("step_ms", "data_ms", "host_ms", "own_code_ms", "device_ms", "overlap_ms"),
     *("gpu_util_pct", "sm_active_pct", "tensor_active_pct", "dram_active_pct", "sm_clock_mhz"),
 )
 """Metrics whose means over the recent steps are fields of the same name."""
+OWNERS = ("unpack", "no_core", "blocked", "gc", "compile")
+"""Who has the time of the thread that trains, as metrics tell it in percent."""
 
 
 class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +45,10 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     data_ms: float | None = None
     """The host waited for a batch."""
     host_ms: float | None = None
+    own_code_ms: float | None = None
+    """Host time in the script's own code, with waits for the device there."""
+    owners_ms: dict[str, float] = {}
+    """The host's time by `OWNERS`."""
     device_ms: float | None = None
     overlap_ms: float | None = None
     """None on one stream."""
@@ -77,6 +83,16 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Loader workers; None if unknown."""
     profile: Summary | None = None
     """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
+
+    def owned_ms(self, owner: str) -> float:
+        """Return 0 where it is not measured."""
+        return self.owners_ms.get(owner, 0.0)
+
+    @property
+    def no_core_ms(self) -> float:
+        """Where the thread's own wait is not measured: as long as all threads' on average."""
+        usual_ms = (self.host_ms or 0.0) * (self.core_wait_pct or 0.0) / 100 if self.on_gpu else 0.0
+        return self.owners_ms.get("no_core", usual_ms)
 
     @property
     def starved_ms(self) -> float | None:
@@ -228,8 +244,13 @@ def recent_step(
     # the few steps whose phases are measured may take longer than the others
     slower = max((means["device_ms"] or 0.0) / (means["step_ms"] or inf), 1.0)
     times = {name: ms for name in ("device_ms", "overlap_ms") if (ms := means[name]) is not None}
+    owners_pct = {name: _of_host(snapshot, f"{name}_pct") for name in OWNERS}
+    step_ms = means["step_ms"] or 0.0
     return RecentStep(
         steps=snapshot.recent.steps,
+        owners_ms={
+            name: step_ms * pct / 100 for name, pct in owners_pct.items() if pct is not None
+        },
         phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct"),

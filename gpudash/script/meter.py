@@ -28,7 +28,7 @@ from .boundaries import (
 from .counting import Counting
 from .discovery import Discovery
 from .follower import Follower
-from .grammar import PHASES, Phases, Symbol
+from .grammar import CODE, PHASES, Phases, Symbol
 from .learned_samples import samples_of
 from .loaders import Loaders
 from .step_counts import StepCounts, total
@@ -93,7 +93,7 @@ class Meter:
         self.borders: list[Any] = []
         """The clock's timestamps in a call of collectives."""
         self._first_call_tells = False  # it has as many samples as the step, where no loader has
-        self._acts_since_s = 0.0  # in a rollout
+        self._phase_since_s = 0.0
         self.has_tokens = False
         """Batches have tokens."""
 
@@ -128,7 +128,7 @@ class Meter:
     # ── phases ──────────────────────────────────────────────────────────────────────────
 
     def _mark_with(self, mark: Mark) -> None:
-        self.mark = mark
+        self.mark, self._phase_since_s = mark, time.monotonic()
         self.phases.reset()
         mark(self.phases.phase)
 
@@ -141,12 +141,18 @@ class Meter:
             self.running.rename(shown)
         if phase is None:
             return
+        self._leave(shown or before)
         self.mark(phase)
         if phase == ROLLOUT:
-            self._acts_since_s = time.monotonic()
             self._findings.note("acts")
-        elif before == ROLLOUT:
-            self.tally.acted_s += time.monotonic() - self._acts_since_s
+
+    def _leave(self, phase: str) -> None:
+        """Add up the host's time in this phase, which ends here."""
+        since_s, self._phase_since_s = self._phase_since_s, time.monotonic()
+        if phase == CODE:
+            self.tally.coded_s += self._phase_since_s - since_s
+        elif phase == ROLLOUT:
+            self.tally.acted_s += self._phase_since_s - since_s
 
     def ask(self) -> None:
         """Note that a batch is asked for."""
@@ -188,6 +194,8 @@ class Meter:
             return
         clock, step = self.running, self.counting.steps
         count, self._told = step - self._told, step
+        if not at_split:
+            self._leave(self.phases.phase)
         samples, tokens = self._amounts(tally, said)
         loss = readable(tally.loss) if self._skipped else tally.loss
         values, data_s, borders = self._values(tally, count), tally.data_s, tally.borders
@@ -217,6 +225,7 @@ class Meter:
 
     def split(self) -> None:
         """Note that the step may have ended: `join` or `end_at_split` follows."""
+        self._leave(self.phases.phase)
         self._before_split, self.tally = self.tally, StepCounts()
         if self.mode.is_timed:
             self._mark_with(self.running.split())
@@ -237,9 +246,12 @@ class Meter:
         """Give each step a time in rollouts once there are any: a mean over some would be wrong."""
         acts = "acts" in self._findings.facts
         pads = self.has_tokens and tally.batches and tally.padding is not None
-        if not (pads or acts):
+        is_full = self.mode is IN_FULL
+        if not (pads or acts or is_full):
             return NOTHING
         values = {"rollout_ms": tally.acted_s * 1e3 / count} if acts else {}
+        if is_full:
+            values["own_code_ms"] = tally.coded_s * 1e3 / count
         if tally.padding is not None and pads:
             values["padding_tokens"] = tally.padding / count
         return values

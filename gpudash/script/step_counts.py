@@ -10,7 +10,7 @@ from ..levers.training_objects import Root
 NumberT = TypeVar("NumberT", int, float)
 OF_BATCHES = "batches", "data_s", "fetched", "newest", "newest_tokens", "padding", "tokens"
 SUMMED = (
-    *("acted_s", "backwards", "batches", "called", "calls", "data_s", "fetched"),
+    *("acted_s", "backwards", "batches", "called", "calls", "coded_s", "data_s", "fetched"),
     *("learned", "padding", "tokens"),
 )
 
@@ -26,6 +26,7 @@ class StepCounts:
         "borders",
         "called",
         "calls",
+        "coded_s",
         "data_s",
         "fetched",
         "is_open",
@@ -65,6 +66,8 @@ class StepCounts:
         self.data_s = 0.0
         self.acted_s = 0.0
         """Seconds in rollouts."""
+        self.coded_s = 0.0
+        """Seconds in the script's own code, of a step that is measured in full."""
         self.loss: Tensor | None = None
         self.asked: Root | None = None
         """The model that was called last without gradients, with a batch and before it trained."""

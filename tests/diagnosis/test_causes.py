@@ -83,7 +83,9 @@ def full(**values):
         ({"others_pct": 40.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
         ({"phases_ms": {"communication": 6.0}}, "communication"),
         ({"phases_ms": {"copy": 6.0}}, "copy"),
-        ({"core_wait_pct": 20.0}, "cores"),
+        ({"core_wait_pct": 20.0}, "gpu"),
+        ({"core_wait_pct": 60.0, "host_ms": 9.0, "device_ms": 6.0, "gpu_util_pct": 55.0}, "cores"),
+        ({"core_wait_pct": 20.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
         ({"aside_pct": 60.0}, "asides"),
         ({"data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
         ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
@@ -95,6 +97,33 @@ def full(**values):
 def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
     step = full(**values)
     assert word(step, model_of(step)) == limit
+
+
+@pytest.mark.parametrize(
+    ("owners_ms", "more", "limit"),
+    [
+        ({"blocked": 6.0}, {}, "blocked"),
+        ({"gc": 6.0}, {}, "gc"),
+        ({"compile": 6.0}, {}, "compiling"),
+        ({"no_core": 6.0}, {"core_wait_pct": 60.0}, "cores"),
+        ({"blocked": 2.0, "gc": 5.0}, {}, "gc"),
+        ({"blocked": 6.0}, {"phases_ms": {"rollout": 7.0}}, "rollout"),
+        ({"blocked": 0.5}, {"own_code_ms": 6.5}, "own_code"),
+    ],
+)
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_the_hosts_time_limits_by_its_owner(owners_ms, more, limit, on_gpu):
+    about = {"step_ms": 10.0, "data_ms": 0.0, "host_ms": 10.0, "on_gpu": on_gpu}
+    works = {"device_ms": 2.0, "gpu_util_pct": 20.0} if on_gpu else {"device_ms": 10.0}
+    step = RecentStep(**about | works, owners_ms=owners_ms, **more)
+    model = model_of(step)
+    assert word(step, model) == limit
+    assert model.residual == pytest.approx(0.0)
+
+
+def test_a_device_that_works_all_the_time_hides_a_host_that_is_blocked():
+    step = full(owners_ms={"blocked": 5.0}, host_ms=7.0)
+    assert word(step, model_of(step)) == "gpu"
 
 
 def test_a_host_that_launches_or_waits_for_batches_all_the_time_is_not_ahead_of_the_device():

@@ -17,7 +17,7 @@ def schedule_of(times):
     alone_ms = launch_alone_ms(times)
     return (
         Work("data", "host", times.data, behind=(("end", 1 if times.waits else AHEAD),)),
-        Work("your code", "host", times.code, after=("data",)),
+        Work("your code", "host", times.beside_launches, after=("data",)),
         Work("launch alone", "host", alone_ms, after=("your code",)),
         Work("copy", "device", times.copy, after=("launch alone",)),
         Work("launch", "host", times.launch - alone_ms, after=(copied,)),
@@ -32,7 +32,12 @@ def schedule_of(times):
         step=MS,
         loader=st.just(0.0),
         data=MS,
+        no_core=MS,
+        rollout=MS,
         code=MS,
+        blocked=MS,
+        collecting=MS,
+        compiling=MS,
         launch=MS,
         alone=MS,
         waits=st.booleans(),

@@ -6,7 +6,19 @@ from collections.abc import Iterator
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
 from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, SHARED_PCT, told
 from gpudash.diagnosis.model import Model, full_share
-from gpudash.diagnosis.parts import CODE, COMMUNICATION, COPY, DATA, DEVICE, LAUNCH, WAIT
+from gpudash.diagnosis.parts import (
+    BLOCKED,
+    CODE,
+    COLLECTING,
+    COMMUNICATION,
+    COMPILING,
+    COPY,
+    DATA,
+    DEVICE,
+    LAUNCH,
+    ROLLOUT,
+    WAIT,
+)
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Snapshot
@@ -49,8 +61,8 @@ CORES = Limit(
     ),
     "the training waits for a core",
     least_pct=CORE_WAIT_WARNS_PCT,
-    rank=1,
     is_outside=True,
+    beside=("{if_crowded}other jobs take {core_wait} besides",),
 )
 WAITS_FOR_RANK = "the others wait {others_wait} ms a step"
 STRAGGLER = Limit(
@@ -166,6 +178,45 @@ OWN_CODE = Limit(
     least_pct=25.0,
     part=CODE,
 )
+OWNERS = (
+    Limit(
+        "blocked",
+        "blocked off the CPU",
+        (
+            "the thread waits {ms} of {step} ms off the CPU",
+            "it waits for a disk, a lock or a network, or it sleeps",
+            "{own_line}",
+        ),
+        "the thread waits off the CPU",
+        least_pct=10.0,
+        part=BLOCKED,
+    ),
+    Limit(
+        "gc",
+        "bound by the garbage collector",
+        ("Python collects garbage {ms} of {step} ms",),
+        "Python collects garbage",
+        least_pct=10.0,
+        part=COLLECTING,
+    ),
+    Limit(
+        "compiling",
+        "compiling anew",
+        ("Dynamo compiles {ms} of {step} ms", "{own_line}"),
+        "the model is compiled anew",
+        least_pct=10.0,
+        part=COMPILING,
+    ),
+    Limit(
+        "rollout",
+        "rollout-bound",
+        ("acting takes {ms} of {step} ms", "{own_line}"),
+        "the step acts, and learns nothing",
+        least_pct=25.0,
+        part=ROLLOUT,
+    ),
+)
+"""What the host does beside launches, where it has another owner than your code."""
 LAUNCHING = Limit(
     "launch",
     "launch-bound",
@@ -237,6 +288,7 @@ CPU = Limit(
     "the CPU computes",
     least_pct=50.0,  # the larger part of a step
     part=DEVICE._replace(slowed=("host",)),
+    rank=6,  # it would compute as long if others took no core
 )
 NONE = Limit(
     "none",
@@ -265,7 +317,7 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 
 
 def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
-    others = (one for one in (SHARED_GPU, STRAGGLER) if one.word != cause.limit.word)
+    others = (one for one in (SHARED_GPU, STRAGGLER, CORES) if one.word != cause.limit.word)
     beside = (clause for one in others for clause in one.beside)
     return tuple(filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct)))
 
@@ -288,6 +340,7 @@ def _outside(now: Measured) -> Iterator[Cause]:
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
     data, taken_pct = saving(INPUT, model), now.step.taken_pct or 0.0
     yield Cause(LOADERS, taken_pct) if taken_pct > data.takes_pct else data
+    yield from (saving(limit, model) for limit in OWNERS)
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
