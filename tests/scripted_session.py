@@ -26,6 +26,7 @@ class ScriptedSession:
 
     def start(self, listener):
         self.listener = listener
+        listener.on_snapshot(Snapshot(process=self.worker.start().process))
 
     def wait(self, timeout_s):
         """Run what is conducted; without it, and without a failure, the training goes on."""

@@ -160,8 +160,7 @@ class _Comparing(Course):
         self.comparison: Comparison | None = None
 
     def stages(self) -> Iterator[bool]:
-        while not (self._known or self.has_levers):
-            yield False
+        yield from self.await_levers()
         levers = self.news.snapshot.levers
         question = self._known or question_of(self._arguments, levers, of_script=True)
         comparison = self.comparison = Comparison(self._start.asks(question))
