@@ -17,8 +17,7 @@ class ScriptedSession:
         self.plan = Plan(workload="encdec", settings=settings or {})
         self.worker = worker or Worker()
         self.failure = failure
-        self.turns = turns
-        self.ctrl_c = ctrl_c
+        self.turns, self.ctrl_c = turns, ctrl_c
         self.experiment = None
 
     def conduct(self, experiment):

@@ -45,8 +45,7 @@ class AbControl:
 
     def _compare(self, lever: Lever, a: str, b: str, pairs: int, *, goes_on: bool = False) -> None:
         self._levers.check_numbers({lever.name: b})
-        rebuilds = lever.effect != "next step"
-        question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
+        question = Question(lever=lever.name, a=a, b=b, short_runs=lever.rebuilds, pairs=pairs)
         number = self._run.engine.compare(question, goes_on=goes_on)
         self._run.asked["comparison"] = Request(number, True)
 

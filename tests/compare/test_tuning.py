@@ -30,7 +30,7 @@ NOISES = {
 COMPUTING = [grid for grid in GRIDS if "num_workers" not in grid.levers]
 LOADER = next(grid for grid in GRIDS if "num_workers" in grid.levers)
 ENCDEC = reference_levers("encdec", {})
-ON_GPU = Snapshot(device=Device(kind="cuda", name="NVIDIA H100"))
+ON_GPU, ON_CPU = (Snapshot(device=Device(kind=kind, name=kind)) for kind in ("cuda", "cpu"))
 AT_LEISURE = Allowance(budget_s=1000.0)  # the scripted worker's warm-up steps last a second
 
 
@@ -193,10 +193,10 @@ def test_what_computes_other_numbers_needs_a_yes():
 
 
 def test_what_cannot_help_here_is_left_out_with_the_reason():
-    on_cpu = replace(ON_GPU, device=Device(kind="cpu", name="a CPU"))
-    assert chosen(["pipelined"], training=on_cpu)[1] == {"pipelined": "it needs a GPU"}
-    _, why = chosen(["num_workers"], {"data": "resident"})
-    assert why == {"num_workers": "no loader makes the batches"}
+    assert chosen(["pipelined"], training=ON_CPU)[1] == {"pipelined": "it needs a GPU"}
+    assert chosen(["num_workers"], {"data": "resident"})[1] == {
+        "num_workers": "no loader makes the batches"
+    }
 
 
 def test_a_script_says_what_it_refuses():

@@ -39,10 +39,6 @@ class Tunable(NamedTuple):
     def compiles(self) -> bool:
         return any(EFFECTS[word].compiles for word in helps_of(self.lever).values())
 
-    @property
-    def rebuilds(self) -> bool:
-        return self.lever.effect != "next step"
-
     def others(self, active: str) -> tuple[str, ...]:
         """Return the values around the active one, if it is a number."""
         values = self._around(active) if self.lever.kind == "count" else self.lever.values
