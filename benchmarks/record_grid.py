@@ -85,8 +85,7 @@ class Walking(Course):
     def stages(self) -> Iterator[bool]:
         """Wait until it is done, or has lasted so long."""
         walk = self._walk
-        while not self.has_levers:
-            yield False
+        yield from self.await_levers()
         self.session.conduct(walk.sweep)
         while not walk.sweep.done and time.monotonic() - walk.began_s <= self._seconds:
             yield False

@@ -17,8 +17,7 @@ class ScriptedSession:
         self.plan = Plan(workload="encdec", settings=settings or {})
         self.worker = worker or Worker()
         self.failure = failure
-        self.turns = turns
-        self.ctrl_c = ctrl_c
+        self.turns, self.ctrl_c = turns, ctrl_c
         self.experiment = None
 
     def conduct(self, experiment):
@@ -26,6 +25,7 @@ class ScriptedSession:
 
     def start(self, listener):
         self.listener = listener
+        listener.on_snapshot(Snapshot(process=self.worker.start().process))
 
     def wait(self, timeout_s):
         """Run what is conducted; without it, and without a failure, the training goes on."""

@@ -112,7 +112,7 @@ def question_of(
     if arguments.lever is None:
         return question
     lever, a, b = two_values(levers, arguments.lever, of_script=of_script)
-    return replace(question, lever=lever.name, a=a, b=b, short_runs=lever.effect != "next step")
+    return replace(question, lever=lever.name, a=a, b=b, short_runs=lever.rebuilds)
 
 
 def two_values(
@@ -121,11 +121,10 @@ def two_values(
     """Return lever, A and B of `NAME=A,B`: equal for an A/A comparison of a workload."""
     name, _, listed = text.partition("=")
     values = listed.split(",")
-    known = {one.name for one in levers}
-    movable = [one for one in levers if one.refusal is None]
-    if (why := refusal(name, levers)) is not None and name in {*known, *OF_FROZEN}:
+    offered = [one.name for one in levers]
+    if name in (*offered, *OF_FROZEN) and (why := refusal(name, levers)) is not None:
         raise UsageError(f"lever {name} cannot be moved here: {why}")
-    lever = find(movable, name)
+    lever = find((one for one in levers if one.refusal is None), name)
     for value, why in lever.impossible:
         if value in values:
             raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
@@ -160,8 +159,7 @@ class _Comparing(Course):
         self.comparison: Comparison | None = None
 
     def stages(self) -> Iterator[bool]:
-        while not (self._known or self.has_levers):
-            yield False
+        yield from self.await_levers()
         levers = self.news.snapshot.levers
         question = self._known or question_of(self._arguments, levers, of_script=True)
         comparison = self.comparison = Comparison(self._start.asks(question))

@@ -48,11 +48,11 @@ class Course(ABC):
         self.is_done = False
         self._stages = self.stages()
 
-    @property
-    def has_levers(self) -> bool:
-        """Whether it is known which the training has."""
+    def await_levers(self) -> Iterator[bool]:
+        """Wait until it is known which the training has."""
         # another rank may start before the one that offers them
-        return self.news.snapshot.process is not None and self.news.snapshot.levers_complete
+        while self.news.snapshot.process is None or not self.news.snapshot.levers_complete:
+            yield False
 
     @abstractmethod
     def stages(self) -> Iterator[bool]:
@@ -76,9 +76,6 @@ class Course(ABC):
         return self.doing if snapshot.state == "training" else snapshot.status_line
 
     def profile(self, steps: int, path: Path) -> Iterator[bool]:
-        if "profile" not in self.news.snapshot.can:
-            self.failure = "this training cannot be profiled"
-            return
         self.doing = f"profiling {steps} steps"
         asked = self.session.profile(steps, path)
         while self.news.snapshot.last_command < asked or self.news.snapshot.profiling:

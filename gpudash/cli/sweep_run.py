@@ -44,7 +44,7 @@ def main(arguments: argparse.Namespace) -> int:
     outputs.check(force=arguments.force, resume=arguments.resume)
     if arguments.user_command:
         grid = grid_of_command(arguments)
-        training = training_of(arguments, grid.named)
+        training = training_of(arguments)
     else:
         plan, grid = plan_and_grid(arguments)
         training = AskedTraining(plan)
@@ -115,8 +115,7 @@ class Sweeping(Course):
         self._began_s: float | None = None
 
     def stages(self) -> Iterator[bool]:
-        while self._training.levers is None and not self.has_levers:
-            yield False
+        yield from self.await_levers()
         while True:
             self.session.conduct(self.sweep)
             while not self.sweep.done:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import msgspec
 
@@ -15,7 +14,7 @@ from gpudash.cli.stdout import ask, complain, on_terminal, say, say_json
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
-from gpudash.compare.tune.tunable import Chosen, LeftOut, choose
+from gpudash.compare.tune.tunable import Chosen, LeftOut, choose, reasons
 from gpudash.compare.tune.tuning import Tuning, change_of, compiling, is_told, worth_of
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
@@ -25,7 +24,6 @@ from gpudash.recording.files import shown
 from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
-from workloads.standard_levers import usable_cores
 from workloads.take_home import recipe
 
 ANSWER_S, ANSWER = 15.0, 0.25
@@ -143,7 +141,10 @@ class Tune(Course):
         until_s = began_s + min(ANSWER_S, ANSWER * budget_s)
         while self._is_unknown(until_s):
             yield False
-        self.choice = self._choose(news.snapshot)
+        self.choice = choose(
+            news.snapshot, named=named(self._arguments), numerics=self._arguments.numerics
+        )
+        self.choice.require(news.snapshot.workload)
         if any(one.compiles for one in self.choice.tunables) and not self._arguments.quiet:
             complain(compiling(budget_s))
         waited_s = news.snapshot.elapsed_s - began_s
@@ -162,22 +163,6 @@ class Tune(Course):
         return not snapshot.levers_complete or (
             snapshot.answer is None and snapshot.elapsed_s < until_s
         )
-
-    def _choose(self, snapshot: Snapshot) -> Chosen:
-        arguments, answer = self._arguments, snapshot.answer
-        found = choose(
-            snapshot.levers,
-            snapshot.settings,
-            tries=answer.tries if answer is not None else (),
-            named=named(arguments),
-            numerics=arguments.numerics,
-            on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
-            cores=usable_cores(),
-        )
-        if not found.tunables:
-            why = "; ".join(left_out(found.left_out)) or "it has no lever"
-            raise UsageError(f"nothing to tune in {fmt.plain(snapshot.workload)}: {why}")
-        return found
 
     def _recall(self, state: State) -> Settings | None:
         self.circumstances = tune_memory.circumstances(
@@ -299,7 +284,7 @@ def document(
 
 
 def lines(
-    tuning: Tuning, left_out_: tuple[LeftOut, ...] = (), price: float | None = None
+    tuning: Tuning, left_out: tuple[LeftOut, ...] = (), price: float | None = None
 ) -> Iterator[str]:
     search = tuning.search
     if search.tried:
@@ -307,8 +292,8 @@ def lines(
         yield from _tried_lines(search.tried)
     elif tuning.was_known:
         yield "an earlier tune of this training tried the levers; --fresh tries them again"
-    if reasons := [*left_out(left_out_)]:
-        yield f"not tried: {'; '.join(reasons)}"
+    if left_out:
+        yield f"not tried: {'; '.join(reasons(left_out))}"
     if search.ran_out:
         budget_s = tuning.allowance.budget_s
         yield f"{budget_s:.0f} s did not suffice to try everything; --budget {2 * budget_s:.0f}"
@@ -332,12 +317,6 @@ def _tried_lines(tried: Sequence[Tried]) -> Iterator[str]:
         yield f"  {change_of(one).ljust(width)}  {worth_of(one)}"
     if others := len(tried) - len(told):
         yield f"  and {others} combination{'s' * (others > 1)} of these, none of them faster"
-
-
-def left_out(levers: Sequence[LeftOut]) -> Iterator[str]:
-    ordered = sorted(levers, key=lambda one: one.why)
-    for why, of_why in groupby(ordered, key=lambda one: one.why):
-        yield f"{', '.join(one.lever for one in of_why)} ({why})"
 
 
 def _recipe(tuning: Tuning, name: str, value: str) -> Iterator[str]:

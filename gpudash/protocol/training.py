@@ -238,6 +238,11 @@ class Lever(Record, frozen=True, kw_only=True, tag=False):
         because = f" ({self.bound})" if self.bound else ""
         return f"a whole number from {self.minimum} to {self.maximum}{because}"
 
+    @property
+    def rebuilds(self) -> bool:
+        """Whether a change of it takes longer than a step."""
+        return self.effect != "next step"
+
     def canonical(self, text: str) -> str:
         """Return a value in its one spelling. Raises ValueError."""
         if self.kind != "count":

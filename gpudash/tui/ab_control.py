@@ -20,7 +20,6 @@ from gpudash.tui.keys import key_for
 from gpudash.tui.lever_control import LeverControl
 from gpudash.tui.run_state import Request, RunState
 from workloads.levers import AUTO, phrase
-from workloads.standard_levers import usable_cores
 
 MOST_PAIRS = 10_000
 MOST_NAMED = 80
@@ -46,8 +45,7 @@ class AbControl:
 
     def _compare(self, lever: Lever, a: str, b: str, pairs: int, *, goes_on: bool = False) -> None:
         self._levers.check_numbers({lever.name: b})
-        rebuilds = lever.effect != "next step"
-        question = Question(lever=lever.name, a=a, b=b, short_runs=rebuilds, pairs=pairs)
+        question = Question(lever=lever.name, a=a, b=b, short_runs=lever.rebuilds, pairs=pairs)
         number = self._run.engine.compare(question, goes_on=goes_on)
         self._run.asked["comparison"] = Request(number, True)
 
@@ -75,10 +73,9 @@ class AbControl:
     @property
     def asks_numbers(self) -> bool:
         """Whether a tune could try levers that compute other numbers, and nobody has agreed."""
-        return not self._levers.agreed and any(lever.numerics for lever in self._offered())
-
-    def _offered(self) -> tuple[Lever, ...]:
-        return tuple(one for one in self._levers.all if one.refusal is None)
+        return not self._levers.agreed and any(
+            lever.numerics and lever.refusal is None for lever in self._levers.all
+        )
 
     def tune(self, *, numerics: bool) -> str:
         from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
@@ -87,18 +84,8 @@ class AbControl:
 
         run = self._run
         run.require("tune")
-        snapshot, answer = run.snapshot, run.snapshot.answer
-        found = choose(
-            self._offered(),
-            snapshot.settings,
-            tries=answer.tries if answer is not None else (),
-            numerics=numerics,
-            on_gpu=snapshot.device is not None and snapshot.device.kind == "cuda",
-            cores=usable_cores(),
-        )
-        if not found.tunables:
-            why = "; ".join(f"{one.lever}: {one.why}" for one in found.left_out)
-            raise UsageError(f"nothing to tune: {why or 'the training has no lever'}")
+        found = choose(run.snapshot, numerics=numerics)
+        found.require(run.workload)
         tuning = Tuning(found.tunables, energy=run.engine.meters)
         run.asked["comparison"] = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)

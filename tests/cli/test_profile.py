@@ -162,14 +162,13 @@ STUCK = {"quiet_s": PATIENCE_S + 1}
     ("snapshots", "why"),
     [
         ([WARM, replace(ANSWERED, profile_refusal=ANOTHER)], ANOTHER),
-        ([replace(WARM, can=("record",))], "this training cannot be profiled"),
         ([replace(WARM, **STUCK)], "no step has ended for 60 s; gpudash doctor may tell why"),
         (
             [WARM, replace(WARM, profiling=True, **STUCK), replace(ANSWERED, profile=FOUND)],
             "no step has ended for 60 s; gpudash doctor may tell why",  # a late one is none
         ),
     ],
-    ids=["refused", "impossible", "stuck", "stuck in it"],
+    ids=["refused", "stuck", "stuck in it"],
 )
 def test_without_a_profile_it_says_why(trial, capsys, snapshots, why):
     *_, last = [over(trial, one) for one in snapshots]

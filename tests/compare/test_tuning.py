@@ -13,9 +13,10 @@ from gpudash.compare.tune.tunable import LeftOut, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
 from gpudash.diagnosis.proposals import OF_TRAINING
 from gpudash.offers import NO_FROZEN
-from gpudash.protocol.answer import Gain, Try
-from gpudash.protocol.training import Lever, Progress
+from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.protocol.training import Device, Lever, Progress
 from gpudash.reference_levers import reference_levers
+from gpudash.snapshot import Snapshot
 from tests.compare.tunes import FIVE, GRIDS, LEVERS, SIX, Noise, Simulation, made_up
 from tests.scripted_run import host, started
 from tests.scripted_worker import Conducted, Worker
@@ -29,6 +30,7 @@ NOISES = {
 COMPUTING = [grid for grid in GRIDS if "num_workers" not in grid.levers]
 LOADER = next(grid for grid in GRIDS if "num_workers" in grid.levers)
 ENCDEC = reference_levers("encdec", {})
+ON_GPU, ON_CPU = (Snapshot(device=Device(kind=kind, name=kind)) for kind in ("cuda", "cpu"))
 AT_LEISURE = Allowance(budget_s=1000.0)  # the scripted worker's warm-up steps last a second
 
 
@@ -151,9 +153,14 @@ def test_a_proof_of_equals_rarely_finds_a_difference_however_often_one_looks(bur
 # ── which levers ────────────────────────────────────────────────────────────────────────
 
 
-def chosen(names, settings=None, levers=ENCDEC, **how):
-    settings = settings or {one.name: one.default for one in levers}
-    found = choose([one for one in levers if one.name in names], settings, **how)
+def chosen(names, settings=None, tries=(), training=ON_GPU, **how):
+    training = replace(
+        training,
+        levers=tuple(one for one in ENCDEC if one.name in names),
+        settings=settings or {one.name: one.default for one in ENCDEC},
+        answer=Answer(limit="none", title="no limit", tries=tries),
+    )
+    found = choose(training, **how)
     return [one.name for one in found.tunables], {one.lever: one.why for one in found.left_out}
 
 
@@ -163,10 +170,9 @@ def test_what_has_a_figure_comes_first_and_what_compiles_last():
         Try("compile", "on", "", gain=Gain(20.0, 40.0)),
         Try("num_workers", "4", "", gain=Gain(5.0, 10.0)),
     )
-    order, _ = chosen(names, tries=tries)
-    assert order == ["num_workers", "channels_last", "fused_optimizer", "compile"]
-    order, _ = chosen(names)
-    assert order == ["channels_last", "fused_optimizer", "num_workers", "compile"]
+    by_figure = ["num_workers", "channels_last", "fused_optimizer", "compile"]
+    assert chosen(names, tries=tries)[0] == by_figure
+    assert chosen(names)[0] == ["channels_last", "fused_optimizer", "num_workers", "compile"]
 
 
 def test_what_changes_the_training_is_tried_only_if_it_is_named():
@@ -187,10 +193,10 @@ def test_what_computes_other_numbers_needs_a_yes():
 
 
 def test_what_cannot_help_here_is_left_out_with_the_reason():
-    assert chosen(["pipelined"], on_gpu=False)[1] == {"pipelined": "it needs a GPU"}
-    resident = {one.name: one.default for one in ENCDEC}
-    resident["data"] = "resident"
-    assert chosen(["num_workers"], resident)[1] == {"num_workers": "no loader makes the batches"}
+    assert chosen(["pipelined"], training=ON_CPU)[1] == {"pipelined": "it needs a GPU"}
+    assert chosen(["num_workers"], {"data": "resident"})[1] == {
+        "num_workers": "no loader makes the batches"
+    }
 
 
 def test_a_script_says_what_it_refuses():
@@ -198,14 +204,14 @@ def test_a_script_says_what_it_refuses():
         name="compile", kind="choice", default="off", choices=("off",), summary="", source="",
         refusal="the model is compiled already",
     )  # fmt: skip
-    found = choose([offer], {"compile": "off"})
+    found = choose(replace(ON_GPU, levers=(offer,)))
     assert [one.why for one in found.left_out] == ["the model is compiled already"]
 
 
 def test_levers_of_frozen_models_are_left_out_where_no_such_model_is():
     lever = LEVERS["channels_last"].lever
     named = ["channels_last", "frozen_channels_last"]
-    found = choose([lever], {"channels_last": "off"}, named=named)
+    found = choose(replace(ON_GPU, levers=(lever,)), named=named)
     assert [one.name for one in found.tunables] == ["channels_last"]
     assert found.left_out == (LeftOut(lever="frozen_channels_last", why=NO_FROZEN),)
 
@@ -215,7 +221,7 @@ def test_a_number_without_another_value_is_left_out_with_what_bounds_it():
         name="num_workers", kind="count", default="1", minimum=1, maximum=1, summary="", source="",
         bound="it needs one, and there is no room",
     )  # fmt: skip
-    found = choose([offer], {"num_workers": "1"})
+    found = choose(replace(ON_GPU, levers=(offer,)))
     why = "it has no other value here: it needs one, and there is no room"
     assert [one.why for one in found.left_out] == [why]
 

@@ -256,7 +256,9 @@ class Simulation:
 
     def of_a_loader(self, settings):
         """What makes a loader another one."""
-        return {one: value for one, value in settings.items() if self.grid.known[one].rebuilds}
+        return {
+            one: value for one, value in settings.items() if self.grid.known[one].lever.rebuilds
+        }
 
     def block(self, changes, *, short_runs):
         """Run a block; return its cost."""

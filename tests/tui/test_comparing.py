@@ -13,8 +13,9 @@ from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import SlowingShown
-from gpudash.snapshot import BlockShown
+from gpudash.snapshot import BlockShown, Snapshot
 from gpudash.tui.screens.chooser import Chooser
+from tests.scripted_run import started
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
 from tests.tui.driving import dashboard, showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, result, settings, training
@@ -263,7 +264,11 @@ async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
 
 @pytest.mark.parametrize("workload", CATALOGUE)
 async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monkeypatch, workload):
-    session = mock.Mock(failure=None, wait=mock.Mock(side_effect=[False, True]))
+    session = mock.Mock(
+        failure=None,
+        start=lambda news: news.on_snapshot(Snapshot(process=started(0.0, {}).process)),
+        wait=mock.Mock(side_effect=[False, True]),
+    )
     begun = mock.Mock(return_value=session)
     monkeypatch.setattr("gpudash.cli.headless.Session", begun)
     entry = CATALOGUE[workload]

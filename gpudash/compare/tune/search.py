@@ -237,7 +237,7 @@ class Search:
             # in the first pass a share as if all levers were to come: a later leader is better
             races = 2 + (waiting if self.passes > 1 else len(self._tunables))
             yield from self._race(
-                tunable.name, rivals, self._races_s() / races, short_runs=tunable.rebuilds
+                tunable.name, rivals, self._races_s() / races, short_runs=tunable.lever.rebuilds
             )
             won = self._tried.get(_keys((led, self.leader)))
             if won is None or tunable.lever.values or (won.change or 0.0) < FURTHER:
@@ -284,7 +284,7 @@ class Search:
         name, leader = tunable.name, self.leader
         together: list[Settings] = [{}]
         if self.passes > 1 and last is not None and last.name != name:
-            cheap = not any(one.compiles or one.rebuilds for one in (tunable, last))
+            cheap = not any(one.compiles or one.lever.rebuilds for one in (tunable, last))
             others = last.others(self._value(last.name)) if cheap else ()
             together += [{last.name: value} for value in others]
         for more in together:
@@ -443,7 +443,7 @@ class Search:
     def _rebuilds(self, *settings: Settings) -> bool:
         """Tell whether a change between these and the leader needs a rebuild."""
         names = {name for one in (self.leader, *settings) for name in one}
-        return any(self._tunables[name].rebuilds for name in names)
+        return any(self._tunables[name].lever.rebuilds for name in names)
 
     @property
     def _is_clear(self) -> bool:

@@ -1,18 +1,22 @@
 """Which levers a tune tries, in which order, which values of them, and why it leaves others out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import msgspec
 
+from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, helps_of
 from gpudash.diagnosis.proposals import OF_TRAINING
+from gpudash.errors import UsageError
 from gpudash.levers.known import OF_FROZEN
 from gpudash.offers import refusal
 from gpudash.process_levers import OF_PROCESS
 from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
+from gpudash.snapshot import Snapshot
 from workloads.levers import AUTO, Effect, find
 
 PROCESS = frozenset(lever.name for lever in OF_PROCESS)
@@ -36,10 +40,6 @@ class Tunable(NamedTuple):
     @property
     def compiles(self) -> bool:
         return any(EFFECTS[word].compiles for word in helps_of(self.lever).values())
-
-    @property
-    def rebuilds(self) -> bool:
-        return self.lever.effect != "next step"
 
     def others(self, active: str) -> tuple[str, ...]:
         """Return the values around the active one, if it is a number."""
@@ -69,21 +69,27 @@ class Chosen(NamedTuple):
     tunables: tuple[Tunable, ...]
     left_out: tuple[LeftOut, ...]
 
+    def require(self, workload: str) -> None:
+        """Raise UsageError if nothing can be tried."""
+        if not self.tunables:
+            why = "; ".join(reasons(self.left_out)) or "it has no lever"
+            raise UsageError(f"nothing to tune in {fmt.plain(workload)}: {why}")
 
-def choose(
-    levers: Sequence[Lever],
-    settings: Settings,
-    *,
-    tries: Sequence[Try] = (),
-    named: Sequence[str] = (),
-    numerics: bool = False,
-    on_gpu: bool = True,
-    cores: int | None = None,
-) -> Chosen:
-    """Choose from `levers`, with `settings` active. Raises LeverError for an unknown name.
 
-    `tries` are the answer's proposals, best first; `named` are the only levers to try, if any.
+def reasons(levers: Sequence[LeftOut]) -> Iterator[str]:
+    ordered = sorted(levers, key=lambda one: one.why)
+    for why, of_why in groupby(ordered, key=lambda one: one.why):
+        yield f"{', '.join(one.lever for one in of_why)} ({why})"
+
+
+def choose(snapshot: Snapshot, *, named: Sequence[str] = (), numerics: bool = False) -> Chosen:
+    """Put the answer's proposals first. `named` are the only levers to try, if any.
+
+    Raises LeverError for an unknown name.
     """
+    levers, settings, answer = snapshot.levers, snapshot.settings, snapshot.answer
+    tries = answer.tries if answer is not None else ()
+    on_gpu = snapshot.device is not None and snapshot.device.kind == "cuda"
     names = {lever.name for lever in levers}
     tried: list[Tunable] = []
     left_out: list[LeftOut] = []
@@ -97,7 +103,7 @@ def choose(
             continue
         tunable = Tunable(lever, tuple(one.value for one in tries if one.lever == lever.name))
         if lever.name == "num_workers":
-            tunable = tunable._replace(most=_most_workers(tunable, settings, cores))
+            tunable = tunable._replace(most=_most_workers(tunable, snapshot))
         why = _why_not(tunable, settings, named, numerics=numerics, on_gpu=on_gpu)
         active = settings.get(lever.name, lever.default)
         if why is None and not tunable.others(active):
@@ -138,11 +144,10 @@ def _why_not(
     return next((why for holds, why in reasons if holds), None)
 
 
-def _most_workers(tunable: Tunable, settings: Settings, cores: int | None) -> int | None:
+def _most_workers(tunable: Tunable, snapshot: Snapshot) -> int | None:
     """Return two for a core, as some mostly wait for files."""
-    if cores is None:
-        return None
-    return max(2 * cores, *map(int, (*tunable.proposed, settings.get("num_workers", "0"))))
+    cores, active = snapshot.usable_cores, snapshot.settings.get("num_workers", "0")
+    return None if cores is None else max(2 * cores, *map(int, (*tunable.proposed, active)))
 
 
 def _order(tunable: Tunable, tries: Sequence[Try]) -> tuple[bool, int, int, int]:
