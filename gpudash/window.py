@@ -1,7 +1,10 @@
 """Sum the steps that belong together: the recent ones, and those of a tick, a setting, a block."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Literal, TypeAlias, get_args
+
+from msgspec.structs import replace
 
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
@@ -32,6 +35,12 @@ class Pace:
         self.tokens = _sum(self.tokens, step.tokens, share)
         self.busy_s += share * step.count * step.step_ms / 1e3
 
+    def join(self, other: "Pace") -> None:
+        self.steps += other.steps
+        self.samples = _sum(self.samples, other.samples)
+        self.tokens = _sum(self.tokens, other.tokens)
+        self.busy_s += other.busy_s
+
     @property
     def step_ms(self) -> float | None:
         return 1e3 * self.busy_s / self.steps if self.steps else None
@@ -58,18 +67,41 @@ class Window(Pace):
     def read(self, reading: Reading, names: Iterable[str]) -> None:
         self.readings.add({name: reading.number(name) for name in names})
 
-    def join(self, other: "Window") -> None:
+    def meet(self, other: "Window") -> None:
         """Give readings the weight of the steps beside them."""
-        self.steps += other.steps
-        self.samples = _sum(self.samples, other.samples)
-        self.tokens = _sum(self.tokens, other.tokens)
-        self.busy_s += other.busy_s
+        self.join(other)
         self.times.add(other.times.values(), other.steps)
         self.readings.add(other.readings.values(), other.steps)
 
     def values(self) -> dict[str, float]:
         """Return the means by metric; absent = not measured."""
         return self.readings.values() | self.times.values()
+
+
+def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
+    """Group steps in a row of which one record can stand for all."""
+    return (tuple(some) for _, some in groupby(steps, _stretch))
+
+
+def coalesced(steps: Sequence[Step]) -> Step:
+    """Return a record of their sums and means: percentiles are of the steps themselves."""
+    if len(steps) == 1:
+        return steps[0]
+    window = Window(steps)
+    return replace(
+        steps[-1],
+        step_ms=window.step_ms,
+        values=window.times.values(),
+        count=window.steps,
+        samples=window.samples,
+        tokens=window.tokens,
+        parts_ms={},
+        warm=sum(one.warm for one in steps),
+    )
+
+
+def _stretch(step: Step) -> tuple[object, ...]:
+    return step.segment, step.warm / step.count
 
 
 def _sum(one: float | None, other: float | None, share: float = 1) -> float | None:

@@ -8,7 +8,7 @@ from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.recent import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.snapshot import RankRow, RankState, Values
-from gpudash.statistics import total, without
+from gpudash.statistics import total
 from gpudash.window import Pace
 
 SPAN_S = 60
@@ -59,11 +59,11 @@ class Rank:
         in_block, before = self.state.run is not None, self.report
         for step in report.steps:
             self.recent.add(step, in_block=in_block)
-            later = without(step, int(step.step == step.count))
-            if later is not None:
-                self.whole_run.add(later)
             self._history.add(step)
             self.busy_since_s = max(self.busy_since_s, step.finished_s)
+        self.whole_run.join(Pace(report.steps))
+        for first in (one for one in report.steps[:1] if one.step == one.count):
+            self.whole_run.add(first, -1 / first.count)
         self.report = replace(
             report,
             steps=report.steps or before.steps,

@@ -65,6 +65,7 @@ from gpudash.snapshot import (
 )
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.timeseries import Ticks
+from gpudash.window import coalesced, stretches
 from workloads.levers import phrase
 
 
@@ -440,6 +441,8 @@ class LiveView:
             self._verdict = reason
 
     def _progress(self, own: Progress) -> None:
+        found = tuple(stretches(own.steps))
+        own = replace(own, steps=tuple(map(coalesced, found)))
         report = self.ranks.of_all(own)
         busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing_notice
         if self._notice == passing and report.until_s > until_s:
@@ -449,9 +452,10 @@ class LiveView:
         ):
             self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
-        for step, of_rank in zip(report.steps, own.steps, strict=True):
+        for step, of_rank, each in zip(report.steps, own.steps, found, strict=True):
+            part = of_rank if has_own_gpu else replace(of_rank, samples=None)
             self._ticks.step(step)
-            self._results.step(step, of_rank if has_own_gpu else replace(of_rank, samples=None))
+            self._results.step(step, part, each)
             self._known.steps_since_break = step.since_break
         if report.steps or not self._stands:
             steps = sum(step.count for step in report.steps)
