@@ -65,7 +65,6 @@ from gpudash.snapshot import (
 )
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.timeseries import Ticks
-from gpudash.window import coalesced, stretches
 from workloads.levers import phrase
 
 
@@ -441,10 +440,9 @@ class LiveView:
             self._verdict = reason
 
     def _progress(self, own: Progress) -> None:
-        found = tuple(stretches(own.steps))
-        own = replace(own, steps=tuple(map(coalesced, found)))
-        report = self.ranks.of_all(own)
-        busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing_notice
+        lead = self.ranks.lead
+        report = self.ranks.of_all(replace(own, steps=lead.newest))
+        busy_since_s, (passing, until_s) = lead.busy_since_s, self._passing_notice
         if self._notice == passing and report.until_s > until_s:
             self._notice = ""
         if self._untrained_settings and any(
@@ -452,7 +450,7 @@ class LiveView:
         ):
             self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
-        for step, of_rank, each in zip(report.steps, own.steps, found, strict=True):
+        for step, of_rank, each in zip(report.steps, lead.newest, lead.stretches, strict=True):
             part = of_rank if has_own_gpu else replace(of_rank, samples=None)
             self._ticks.step(step)
             self._results.step(step, part, each)
