@@ -1,6 +1,6 @@
 """Sum the steps that belong together: the recent ones, and those of a tick, a setting, a block."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal, TypeAlias, get_args
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
-from gpudash.statistics import Means
+from gpudash.statistics import Means, total
 
 Amount: TypeAlias = Literal["steps", "samples", "tokens"]
 AMOUNTS: tuple[Amount, ...] = get_args(Amount)
@@ -19,14 +19,12 @@ class Pace:
 
     __slots__ = ("busy_s", "samples", "steps", "tokens")
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self.steps: float = 0
-        self.samples: float | None = 0
+    def __init__(self, steps: Collection[Step] = ()) -> None:
+        self.steps: float = sum([step.count for step in steps])
+        self.samples: float | None = total([step.samples for step in steps])
         """None if one of the steps does not know its samples; likewise `tokens`."""
-        self.tokens: float | None = 0
-        self.busy_s = 0.0
-        for step in steps:
-            self.add(step)
+        self.tokens: float | None = total([step.tokens for step in steps])
+        self.busy_s = sum([step.count * step.step_ms for step in steps]) / 1e3
 
     def add(self, step: Step, share: float = 1) -> None:
         """Add this share of a step."""
@@ -55,10 +53,12 @@ class Window(Pace):
 
     __slots__ = ("readings", "times")
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
+    def __init__(self, steps: Collection[Step] = ()) -> None:
+        super().__init__(steps)
         self.times = Means()
         self.readings = Means()
-        super().__init__(steps)
+        for step in steps:
+            self.times.add(step.values, step.count)
 
     def add(self, step: Step, share: float = 1) -> None:
         super().add(step, share)
