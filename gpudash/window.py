@@ -78,13 +78,14 @@ class Window(Pace):
         return self.readings.values() | self.times.values()
 
 
-def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, ...]]:
-    """Group steps in a row of which one record can stand for all."""
-    return (tuple(some) for _, some in groupby(steps, _stretch))
+def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, tuple[Step, ...]]]:
+    """Yield a record for each run of steps that are alike, and the steps: percentiles need them."""
+    for _, alike in groupby(steps, lambda step: (step.segment, step.warm / step.count)):
+        each = tuple(alike)
+        yield _coalesced(each), each
 
 
-def coalesced(steps: Sequence[Step]) -> Step:
-    """Return a record of their sums and means: percentiles are of the steps themselves."""
+def _coalesced(steps: Sequence[Step]) -> Step:
     if len(steps) == 1:
         return steps[0]
     window = Window(steps)
@@ -98,10 +99,6 @@ def coalesced(steps: Sequence[Step]) -> Step:
         parts_ms={},
         warm=sum(one.warm for one in steps),
     )
-
-
-def _stretch(step: Step) -> tuple[object, ...]:
-    return step.segment, step.warm / step.count
 
 
 def _sum(one: float | None, other: float | None, share: float = 1) -> float | None:

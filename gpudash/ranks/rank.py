@@ -9,7 +9,7 @@ from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.recent import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.snapshot import RankRow, RankState, Values
 from gpudash.statistics import total
-from gpudash.window import Pace, coalesced, stretches
+from gpudash.window import Pace, stretches
 
 SPAN_S = 60
 
@@ -30,9 +30,8 @@ class Rank:
     def _begin(self, ready_s: float) -> None:
         self.report = Progress(until_s=ready_s, steps=(), total_steps=0, total_samples=0)
         """The newest report; what it leaves out holds on from those before, the steps too."""
-        self.stretches: tuple[tuple[Step, ...], ...] = ()
-        self.newest: tuple[Step, ...] = ()
-        """The steps of the newest report by stretch, and a record of each stretch."""
+        self.newest: tuple[tuple[Step, tuple[Step, ...]], ...] = ()
+        """The stretches of the newest report."""
         self.busy_since_s = ready_s
         """End of the newest step, or when the process was ready or went on."""
         self.recent = RecentSteps()
@@ -60,9 +59,8 @@ class Rank:
 
     def _progress(self, report: Progress) -> None:
         in_block, before = self.state.run is not None, self.report
-        self.stretches = tuple(stretches(report.steps))
-        self.newest = tuple(map(coalesced, self.stretches))
-        for step, each in zip(self.newest, self.stretches, strict=True):
+        self.newest = tuple(stretches(report.steps))
+        for step, each in self.newest:
             self.recent.add(*each, in_block=in_block)
             self.whole_run.add(step)
             self._history.add(step)

@@ -142,10 +142,10 @@ class _RankTrack:
         )
 
     def _steps_until(self, ended_s: float, segment: float) -> list[Step | Untimed]:
-        def is_in(known: tuple[Step | Untimed, int]) -> bool:
-            return known[0].finished_s <= ended_s and known[0].segment <= segment
-
-        found = [self._steps.popleft() for _ in list(takewhile(is_in, self._steps))]
+        due = takewhile(
+            lambda one: one[0].finished_s <= ended_s and one[0].segment <= segment, self._steps
+        )
+        found = [self._steps.popleft() for _ in list(due)]
         for step, process in found[-1:]:
             self.begin(process)
             self._step = step.step

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
-from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -77,7 +76,6 @@ class _FoldToEnd(Fold):
         super().__init__(NOTHING, began_s)
         self.take(Envelope(source="training", seq=0, sent_s=began_s, body=Hello()))
         self.now_s = began_s
-        self._seq = count()
         self.process: TrainingProcess | None = None
         self.failures: list[Failure] = []
         self.notices: list[str] = []
@@ -87,8 +85,8 @@ class _FoldToEnd(Fold):
     def read(self, found: Iterable[Logged]) -> None:
         for one in found:
             self.now_s = max(sent_s(one), self.now_s)
-            stamped = self.stamp(replace(one, seq=next(self._seq))) if is_played(one) else None
-            if stamped is not None:
+            if is_played(one):
+                stamped = self._normaliser.take_own(one)
                 self._keep_last(stamped)
                 if not stamped.rank:
                     self._keep(stamped.body)

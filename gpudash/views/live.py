@@ -441,7 +441,7 @@ class LiveView:
 
     def _progress(self, own: Progress) -> None:
         lead = self.ranks.lead
-        report = self.ranks.of_all(replace(own, steps=lead.newest))
+        report = self.ranks.of_all(replace(own, steps=tuple(step for step, _ in lead.newest)))
         busy_since_s, (passing, until_s) = lead.busy_since_s, self._passing_notice
         if self._notice == passing and report.until_s > until_s:
             self._notice = ""
@@ -450,7 +450,7 @@ class LiveView:
         ):
             self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
-        for step, of_rank, each in zip(report.steps, lead.newest, lead.stretches, strict=True):
+        for step, (of_rank, each) in zip(report.steps, lead.newest, strict=True):
             part = of_rank if has_own_gpu else replace(of_rank, samples=None)
             self._ticks.step(step)
             self._results.step(step, part, each)
