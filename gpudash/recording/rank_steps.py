@@ -177,9 +177,7 @@ class RankTracks:
     def take(self, rank: int, message: State | Progress | HostReading) -> None:
         if isinstance(message, State) and message.process is not None:
             self._world_size = message.process.world_size
-        if rank not in self._tracks:
-            self._tracks[rank] = _RankTrack(rank, self._held_s)
-        self._tracks[rank].take(message)
+        self._tracks.setdefault(rank, _RankTrack(rank, self._held_s)).take(message)
 
     def place(self, report: Progress, steps: Sequence[Step | Untimed]) -> None:
         """Take a report of rank 0, whose steps are placed in time."""

@@ -451,9 +451,10 @@ class LiveView:
             self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
         for step, (of_rank, each) in zip(report.steps, lead.newest, strict=True):
-            part = of_rank if has_own_gpu else replace(of_rank, samples=None)
             self._ticks.step(step)
-            self._results.step(step, part, each)
+            self._results.step(
+                step, of_rank if has_own_gpu else replace(of_rank, samples=None), each
+            )
             self._known.steps_since_break = step.since_break
         if report.steps or not self._stands:
             steps = sum(step.count for step in report.steps)
