@@ -80,7 +80,10 @@ class Window(Pace):
 
 def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, tuple[Step, ...]]]:
     """Yield a record for each run of steps that are alike, and the steps: percentiles need them."""
-    for _, alike in groupby(steps, lambda step: (step.segment, step.warm / step.count)):
+    # the mean of a value is over the steps in which it was measured
+    for _, alike in groupby(
+        steps, lambda step: (step.segment, step.warm / step.count, step.values.keys())
+    ):
         each = tuple(alike)
         yield _coalesced(each), each
 
