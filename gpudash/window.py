@@ -91,14 +91,17 @@ def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, tuple[Step, ...]]]:
 def _coalesced(steps: Sequence[Step]) -> Step:
     if len(steps) == 1:
         return steps[0]
-    window = Window(steps)
+    pace = Pace(steps)
     return replace(
         steps[-1],
-        step_ms=window.step_ms,
-        values=window.times.values(),
-        count=window.steps,
-        samples=window.samples,
-        tokens=window.tokens,
+        step_ms=pace.step_ms,
+        values={
+            name: sum([one.count * one.values[name] for one in steps]) / pace.steps
+            for name in steps[0].values
+        },
+        count=pace.steps,
+        samples=pace.samples,
+        tokens=pace.tokens,
         parts_ms={},
         warm=sum(one.warm for one in steps),
     )
