@@ -1,6 +1,7 @@
 """Statistics for the folds: pure functions. None means "not measured"."""
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, repeat
 from math import exp, floor, fsum, isfinite, log
@@ -60,18 +61,15 @@ class Means:
     __slots__ = ("_sums",)
 
     def __init__(self) -> None:
-        self._sums: dict[str, list[float]] = {}  # total, weight
+        self._sums = defaultdict[str, list[float]](lambda: [0.0, 0.0])  # total, weight
 
     def add(self, values: Mapping[str, float | None], weight: float = 1.0) -> None:
         """Leave out values that are None or not finite."""
         for name, value in values.items():
             if value is not None and isfinite(value):
-                sums = self._sums.get(name)
-                if sums is None:
-                    self._sums[name] = [weight * value, weight]
-                else:
-                    sums[0] += weight * value
-                    sums[1] += weight
+                sums = self._sums[name]
+                sums[0] += weight * value
+                sums[1] += weight
 
     def values(self) -> dict[str, float]:
         return {name: total / weight for name, (total, weight) in self._sums.items() if weight}

@@ -1,11 +1,14 @@
 """Sum the steps that belong together: the recent ones, and those of a tick, a setting, a block."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Literal, TypeAlias, get_args
+
+from msgspec.structs import replace
 
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.training import Step
-from gpudash.statistics import Means
+from gpudash.statistics import Means, total
 
 Amount: TypeAlias = Literal["steps", "samples", "tokens"]
 AMOUNTS: tuple[Amount, ...] = get_args(Amount)
@@ -16,14 +19,12 @@ class Pace:
 
     __slots__ = ("busy_s", "samples", "steps", "tokens")
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
-        self.steps: float = 0
-        self.samples: float | None = 0
+    def __init__(self, steps: Collection[Step] = ()) -> None:
+        self.steps: float = sum([step.count for step in steps])
+        self.samples: float | None = total([step.samples for step in steps])
         """None if one of the steps does not know its samples; likewise `tokens`."""
-        self.tokens: float | None = 0
-        self.busy_s = 0.0
-        for step in steps:
-            self.add(step)
+        self.tokens: float | None = total([step.tokens for step in steps])
+        self.busy_s = sum([step.count * step.step_ms for step in steps]) / 1e3
 
     def add(self, step: Step, share: float = 1) -> None:
         """Add this share of a step."""
@@ -31,6 +32,12 @@ class Pace:
         self.samples = _sum(self.samples, step.samples, share)
         self.tokens = _sum(self.tokens, step.tokens, share)
         self.busy_s += share * step.count * step.step_ms / 1e3
+
+    def join(self, other: "Pace") -> None:
+        self.steps += other.steps
+        self.samples = _sum(self.samples, other.samples)
+        self.tokens = _sum(self.tokens, other.tokens)
+        self.busy_s += other.busy_s
 
     @property
     def step_ms(self) -> float | None:
@@ -46,10 +53,12 @@ class Window(Pace):
 
     __slots__ = ("readings", "times")
 
-    def __init__(self, steps: Iterable[Step] = ()) -> None:
+    def __init__(self, steps: Collection[Step] = ()) -> None:
+        super().__init__(steps)
         self.times = Means()
         self.readings = Means()
-        super().__init__(steps)
+        for step in steps:
+            self.times.add(step.values, step.count)
 
     def add(self, step: Step, share: float = 1) -> None:
         super().add(step, share)
@@ -58,18 +67,44 @@ class Window(Pace):
     def read(self, reading: Reading, names: Iterable[str]) -> None:
         self.readings.add({name: reading.number(name) for name in names})
 
-    def join(self, other: "Window") -> None:
+    def meet(self, other: "Window") -> None:
         """Give readings the weight of the steps beside them."""
-        self.steps += other.steps
-        self.samples = _sum(self.samples, other.samples)
-        self.tokens = _sum(self.tokens, other.tokens)
-        self.busy_s += other.busy_s
+        self.join(other)
         self.times.add(other.times.values(), other.steps)
         self.readings.add(other.readings.values(), other.steps)
 
     def values(self) -> dict[str, float]:
         """Return the means by metric; absent = not measured."""
         return self.readings.values() | self.times.values()
+
+
+def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, tuple[Step, ...]]]:
+    """Yield a record for each run of steps that are alike, and the steps: percentiles need them."""
+    # the mean of a value is over the steps in which it was measured
+    for _, alike in groupby(
+        steps, lambda step: (step.segment, step.warm / step.count, step.values.keys())
+    ):
+        each = tuple(alike)
+        yield _coalesced(each), each
+
+
+def _coalesced(steps: Sequence[Step]) -> Step:
+    if len(steps) == 1:
+        return steps[0]
+    pace = Pace(steps)
+    return replace(
+        steps[-1],
+        step_ms=pace.step_ms,
+        values={
+            name: sum([one.count * one.values[name] for one in steps]) / pace.steps
+            for name in steps[0].values
+        },
+        count=pace.steps,
+        samples=pace.samples,
+        tokens=pace.tokens,
+        parts_ms={},
+        warm=sum(one.warm for one in steps),
+    )
 
 
 def _sum(one: float | None, other: float | None, share: float = 1) -> float | None:

@@ -1,5 +1,6 @@
 """Aggregate the ranks of a training: a row for each, and what the job has, by the metric table."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
@@ -36,7 +37,7 @@ class Ranks:
         self._begin()
 
     def _begin(self) -> None:
-        self._ranks = {0: Rank()}
+        self._ranks = defaultdict[int, Rank](Rank, {0: Rank()})
         self._world_size = 1
 
     def take(self, envelope: Envelope) -> None:
@@ -48,7 +49,7 @@ class Ranks:
         if isinstance(body, State) and body.phase == "starting":
             self._begin()
         if envelope.source == TRAINING:
-            self._ranks.setdefault(envelope.rank, Rank()).heard_s = envelope.sent_s
+            self._ranks[envelope.rank].heard_s = envelope.sent_s
         rank = self._ranks.get(envelope.rank)
         if rank is not None:
             rank.fold(body)

@@ -1,6 +1,6 @@
 """Put messages in terms of the run: each worker counts its segments and steps from 0."""
 
-from collections import deque
+from collections import defaultdict, deque
 
 from msgspec.structs import replace
 
@@ -20,7 +20,7 @@ class Normaliser:
 
     def __init__(self) -> None:
         self._newest: dict[tuple[str, int], int] = {}  # newest `seq` of each source and rank
-        self._ranks: dict[int, _Numbering] = {}
+        self._ranks = defaultdict[int, _Numbering](_Numbering)
 
     def take(self, envelope: Envelope) -> Envelope | None:
         """Return None for a repeat."""
@@ -37,7 +37,7 @@ class Normaliser:
     def stamp(self, body: Event | Reading, rank: int = 0) -> Event | Reading:
         if not isinstance(body, State | Progress):
             return body
-        own = self._ranks.setdefault(rank, _Numbering())
+        own = self._ranks[rank]
         if isinstance(body, Progress):
             untimed = tuple(map(own.untimed, body.untimed))
             return replace(body, steps=tuple(map(own.step, body.steps)), untimed=untimed)

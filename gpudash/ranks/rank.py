@@ -8,8 +8,8 @@ from gpudash.protocol.readings import HostReading, Reading
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.recent import UNKNOWN, Rate, RecentReadings, RecentSteps
 from gpudash.snapshot import RankRow, RankState, Values
-from gpudash.statistics import total, without
-from gpudash.window import Pace
+from gpudash.statistics import total
+from gpudash.window import Pace, stretches
 
 SPAN_S = 60
 
@@ -30,6 +30,8 @@ class Rank:
     def _begin(self, ready_s: float) -> None:
         self.report = Progress(until_s=ready_s, steps=(), total_steps=0, total_samples=0)
         """The newest report; what it leaves out holds on from those before, the steps too."""
+        self.newest: tuple[tuple[Step, tuple[Step, ...]], ...] = ()
+        """The stretches of the newest report."""
         self.busy_since_s = ready_s
         """End of the newest step, or when the process was ready or went on."""
         self.recent = RecentSteps()
@@ -57,13 +59,14 @@ class Rank:
 
     def _progress(self, report: Progress) -> None:
         in_block, before = self.state.run is not None, self.report
-        for step in report.steps:
-            self.recent.add(step, in_block=in_block)
-            later = without(step, int(step.step == step.count))
-            if later is not None:
-                self.whole_run.add(later)
+        self.newest = tuple(stretches(report.steps))
+        for step, each in self.newest:
+            self.recent.add(*each, in_block=in_block)
+            self.whole_run.add(step)
             self._history.add(step)
             self.busy_since_s = max(self.busy_since_s, step.finished_s)
+        for first in (one for one in report.steps[:1] if one.step == one.count):
+            self.whole_run.add(first, -1 / first.count)
         self.report = replace(
             report,
             steps=report.steps or before.steps,

@@ -44,12 +44,14 @@ class RecentSteps:
     def __init__(self) -> None:
         self._steps: deque[Step] = deque(maxlen=8192)
 
-    def add(self, step: Step, *, in_block: bool = False) -> None:
+    def add(self, *steps: Step, in_block: bool = False) -> None:
         """Drop those of another segment, but none in blocks, which are short."""
-        if self._steps and step.segment != self._steps[-1].segment and not in_block:
+        newest = steps[-1]
+        if self._steps and newest.segment != self._steps[-1].segment and not in_block:
             self._steps.clear()
-        self._steps.append(step)
-        while len(self._steps) > NOW_STEPS and step.finished_s - self._steps[0].finished_s > NOW_S:
+        self._steps += steps
+        begin_s = newest.finished_s - NOW_S
+        while len(self._steps) > NOW_STEPS and self._steps[0].finished_s < begin_s:
             self._steps.popleft()
 
     def longest_s(self) -> float:

@@ -1,6 +1,6 @@
 """What comes in from a recording is checked here, once: whatever is behind relies on it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -8,7 +8,7 @@ from gpudash.json_input import DamagedError, refuse_impossible
 from gpudash.metrics import METRICS
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading, HostReading
-from gpudash.protocol.training import Progress
+from gpudash.protocol.training import Progress, Step
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rank_steps import in_order
 
@@ -36,12 +36,15 @@ def refuse_damaged(item: msgspec.Struct) -> None:
             _refuse_wrong(transform_ms)
 
 
-def refuse_false_steps(report: Progress, sent_s: float) -> None:
-    """Raise DamagedError for steps that took less than no time, or finish after their report."""
-    if any(min((one.step_ms, *one.values.values())) < LEAST for one in report.steps):
+def refuse_false_times(steps: Iterable[Step]) -> None:
+    """Raise DamagedError for steps that took less than no time; those in columns cannot."""
+    if any(min((one.step_ms, *one.values.values())) < LEAST for one in steps):
         raise DamagedError("a step that takes less than no time")
-    newest_s = max((step.finished_s for step in in_order(report)), default=report.until_s)
-    if max(report.until_s, newest_s) > sent_s + AHEAD_S:
+
+
+def refuse_future(report: Progress, sent_s: float) -> None:
+    ends_s = [step.finished_s for step in in_order(report)]
+    if max([report.until_s, *ends_s]) > sent_s + AHEAD_S:
         raise DamagedError("a report of the future")
 
 

@@ -205,29 +205,25 @@ class Intervals:
         )
 
     def _progress(self, event: Progress) -> None:
-        placed = [self._placed(step) for step in in_order(event)]
-        steps = tuple([one for one in placed if isinstance(one, Step)])
-        untimed = tuple([one for one in placed if isinstance(one, Untimed)])
-        self._ranks.take(0, replace(event, steps=steps, untimed=untimed))
+        self._ranks.place(event, [self._placed(step) for step in in_order(event)])
         self._known_s = max(self._known_s, event.until_s)
 
     def _placed(self, step: Step | Untimed) -> Step | Untimed:
-        segment = step.segment
-        # a step after an unannounced change still gets a row of its own segment
-        step_ms = step.step_ms if isinstance(step, Step) else 0.0
-        begun_s = step.finished_s - step_ms / 1000
-        self._change(segment, self._latest.settings, self._last_step, begun_s)
+        segment, earliest_s = step.segment, self._last_finish_s
+        if segment > self._latest.number:  # unannounced: it still gets a row of its own segment
+            step_ms = step.step_ms if isinstance(step, Step) else 0.0
+            begun_s = step.finished_s - step_ms / 1000
+            self._change(segment, self._latest.settings, self._last_step, begun_s)
         if self._next:
             self._locate_borders(step)
-        # steps of different segments must not finish at once: each needs a row
-        is_new = segment > max(self._last_segment, self._now.number)
-        earliest_s = self._last_finish_s + (1e-6 if is_new else 0)
+        if segment > max(self._last_segment, self._now.number):
+            earliest_s += 1e-6  # steps of two segments must not finish at once: each needs a row
         self._last_finish_s = max(step.finished_s, earliest_s)
         self._last_step, self._last_segment = step.step, segment
         self._pause()
-        if step.finished_s == self._last_finish_s:
+        if step.finished_s >= earliest_s:
             return step
-        return replace(step, finished_s=self._last_finish_s)
+        return replace(step, finished_s=earliest_s)
 
     def _locate_borders(self, step: Step | Untimed) -> None:
         for index, segment in enumerate(self._next):

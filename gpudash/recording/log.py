@@ -24,7 +24,7 @@ from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import Reading
 from gpudash.protocol.records import Record
 from gpudash.protocol.training import Progress
-from gpudash.recording.door import refuse_damaged, refuse_false_steps
+from gpudash.recording.door import refuse_damaged, refuse_false_times, refuse_future
 from gpudash.recording.files import no_recording, reason, shown
 from gpudash.recording.intervals import Interval
 from gpudash.recording.rows import Rows
@@ -195,8 +195,10 @@ class LogReader(LineReader):
         if isinstance(body, _Report):
             steps = steps_of(body.steps) if self._with_steps else ()
             body = Progress(**msgspec.structs.asdict(body) | {"steps": steps})
+        elif isinstance(body, Progress):
+            refuse_false_times(body.steps)
         if isinstance(body, Progress):
-            refuse_false_steps(body, sent_s)
+            refuse_future(body, sent_s)
         return (msgspec.structs.replace(found, body=body),)
 
 

@@ -2,8 +2,9 @@
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import repeat, takewhile
 from math import inf
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -52,14 +53,6 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
         return self.steps - self.timed
 
 
-class _Known(NamedTuple):
-    """A step that is in no row so far."""
-
-    step: Step | Untimed
-    process: int
-    """Number of the process that trained it."""
-
-
 class _RankTrack:
     """One rank's messages. Rank 0 ends the intervals; if it is silent, the others' wait a while."""
 
@@ -68,7 +61,7 @@ class _RankTrack:
         self._held_s = held_s if rank else inf
         self._most_readings = MOST_READINGS if rank else MOST_HELD
         self._gpu_uuid: str | None = None
-        self._steps: deque[_Known] = deque()
+        self._steps: deque[tuple[Step | Untimed, int]] = deque()  # and the number of its process
         self._reports: deque[Progress] = deque()  # for values that are not a step's
         self._readings: list[HostReading] = []
         self._losses: deque[tuple[int, int, float]] = deque()  # (process, step, loss)
@@ -95,8 +88,7 @@ class _RankTrack:
             case State():
                 self._turn(message)
             case Progress():
-                self._take_steps(message)
-                self._take_values(message)
+                self.report(message, in_order(message))
 
     def _turn(self, state: State) -> None:
         if state.process is not None and "starts" in state.turns:
@@ -105,15 +97,14 @@ class _RankTrack:
             if "replaces" in state.turns or not self._rank:  # what rank 0 says comes once
                 self._newest = 0
 
-    def _take_steps(self, report: Progress) -> None:
-        new = [step for step in in_order(report) if step.step > self._newest]
-        self._steps += [_Known(step, self._started) for step in new]
+    def report(self, report: Progress, steps: Sequence[Step | Untimed]) -> None:
+        """Take its values, and its steps as they are placed."""
+        new = [step for step in steps if step.step > self._newest]
+        self._steps += zip(new, repeat(self._started))
         self._newest = max([self._newest, *(step.step for step in new)])
         self.known_s = report.until_s
-        while self._steps and self._is_overdue(self._steps[0].step.finished_s):
+        while self._steps and self._is_overdue(self._steps[0][0].finished_s):
             self._steps.popleft()
-
-    def _take_values(self, report: Progress) -> None:
         self._reports.append(report)
         while self._is_overdue(self._reports[0].until_s):
             self._reports.popleft()
@@ -127,10 +118,12 @@ class _RankTrack:
     def _is_overdue(self, at_s: float) -> bool:
         return self.known_s is not None and self.known_s - at_s > self._held_s
 
-    def row(self, ended_s: float, segment: int | None) -> RankSteps:
-        """Leave steps after `segment`, if that is known of this rank, to later rows."""
+    def row(self, ended_s: float, segment: float) -> RankSteps:
+        """Leave steps after `segment` to later rows."""
         known = self._steps_until(ended_s, segment)
         steps = [step for step in known if isinstance(step, Step)]
+        untimed = [step for step in known if isinstance(step, Untimed)]
+        window = Window(steps)
         transform_ms = self._reported_until(ended_s)
         self._hold_loss()
         readings = take(self._readings, -inf, ended_s)
@@ -139,26 +132,24 @@ class _RankTrack:
             rank=self._rank,
             gpu_uuid=self._gpu_uuid,
             step=self._step,
-            steps=sum(step.count for step in known),
-            samples=_amount(known, "samples"),
-            tokens=_amount(known, "tokens") if known else None,
-            timed=sum(step.count for step in steps),
+            steps=round(window.steps) + sum(step.count for step in untimed),
+            samples=_amount("samples", window, untimed),
+            tokens=_amount("tokens", window, untimed) if known else None,
+            timed=round(window.steps),
             finished_s=steps[-1].finished_s if steps else None,
-            values=_values(steps) | self._holding | read,
+            values=_values(window, steps) | self._holding | read,
             transform_ms=transform_ms,
         )
 
-    def _steps_until(self, ended_s: float, segment: int | None) -> list[Step | Untimed]:
-        found: list[Step | Untimed] = []
-        while self._steps and self._steps[0].step.finished_s <= ended_s:
-            step, process = self._steps[0]
-            if segment is not None and step.segment > segment:
-                break
-            self._steps.popleft()
-            found.append(step)
+    def _steps_until(self, ended_s: float, segment: float) -> list[Step | Untimed]:
+        due = takewhile(
+            lambda one: one[0].finished_s <= ended_s and one[0].segment <= segment, self._steps
+        )
+        found = [self._steps.popleft() for _ in list(due)]
+        for step, process in found[-1:]:
             self.begin(process)
             self._step = step.step
-        return found
+        return [step for step, _ in found]
 
     def _reported_until(self, ended_s: float) -> dict[str, float]:
         transform_ms: dict[str, float] = {}
@@ -188,6 +179,10 @@ class RankTracks:
             self._world_size = message.process.world_size
         self._tracks.setdefault(rank, _RankTrack(rank, self._held_s)).take(message)
 
+    def place(self, report: Progress, steps: Sequence[Step | Untimed]) -> None:
+        """Take a report of rank 0, whose steps are placed in time."""
+        self._tracks[0].report(report, steps)
+
     def begin(self, process: int) -> None:
         self._tracks[0].begin(process)
 
@@ -204,15 +199,15 @@ class RankTracks:
 
     def row(self, ended_s: float, segment: int) -> tuple[RankSteps, ...]:
         return tuple(
-            track.row(ended_s, None if rank else segment)
+            track.row(ended_s, inf if rank else segment)
             for rank, track in sorted(self._tracks.items())
         )
 
 
-def _amount(known: Sequence[Step | Untimed], of: Literal["samples", "tokens"]) -> int | None:
-    each = ((getattr(one, of), isinstance(one, Step)) for one in known)
-    amounts = [amount for amount, is_timed in each if is_timed or amount is not None]
-    return total(amounts) if amounts or not known else None
+def _amount(of: Literal["samples", "tokens"], timed: Window, more: Sequence[Untimed]) -> int | None:
+    known = [amount for one in more if (amount := getattr(one, of)) is not None]
+    whole = total((getattr(timed, of), *known))
+    return None if whole is None or (more and not known and not timed.steps) else round(whole)
 
 
 def in_order(report: Progress) -> Sequence[Step | Untimed]:
@@ -221,8 +216,7 @@ def in_order(report: Progress) -> Sequence[Step | Untimed]:
     return sorted((*report.steps, *report.untimed), key=lambda one: one.step)
 
 
-def _values(steps: Sequence[Step]) -> dict[str, float | str]:
-    window = Window(steps)
+def _values(window: Window, steps: Sequence[Step]) -> dict[str, float | str]:
     p50, p95 = percentiles((step.step_ms, step.count) for step in steps)
     durations = {"step_ms": window.step_ms, "step_ms_p50": p50, "step_ms_p95": p95}
     return {**window.values(), **{name: ms for name, ms in durations.items() if ms is not None}}

@@ -5,7 +5,7 @@ digits that no clock has; in columns they are 30 MB. Only those digits are lost,
 rounds its steps alike as they come: what it shows and writes is exactly what the log tells.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from operator import add
 from typing import Annotated, Any, TypeAlias
@@ -105,9 +105,8 @@ def _steps(columns: StepColumns) -> Iterator[Step]:
         raise ValueError("a step before the first one")
     values: list[dict[str, float]] = [{} for _ in range(size)]
     for name, column in columns.values.items():
-        for held, value in zip(values, _each(column, size), strict=True):
-            if value is not None:
-                held[name] = value / PER_MS
+        for place, value in _items(column, size):
+            values[place][name] = value / PER_MS
     segments, *amounts = (
         _each(column, size) for column in (columns.segment, columns.samples, columns.tokens)
     )
@@ -156,6 +155,12 @@ def _column(values: list[Any]) -> Any:
     if None in values:
         return {place: one for place, one in enumerate(values) if one is not None}
     return tuple(values)
+
+
+def _items(column: Any, size: int) -> Iterable[tuple[int, Any]]:
+    if isinstance(column, dict):
+        return column.items()
+    return zip(range(size), _each(column, size), strict=True)
 
 
 def _each(column: Any, size: int) -> Sequence[Any]:

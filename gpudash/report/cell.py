@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.headline import answer_lines
 from gpudash.present.markup import NAMESPACE, element
 from gpudash.present.step_time import StepPart
-from gpudash.report.charts import WIDTH, bins_of, step_chart, throughput_chart
+from gpudash.report.charts import WIDTH, bins_of_all, step_chart, throughput_chart
 from gpudash.snapshot import Snapshot
 
 SCOPE = "gpudash-cell"
@@ -38,7 +38,7 @@ def lines(snapshot: Snapshot, steps_per_s: float | None) -> Iterator[str]:
 
 def picture(snapshot: Snapshot) -> str:
     """Empty before a step was measured."""
-    bins = bins_of(snapshot.series, snapshot.elapsed_s)
+    bins = bins_of_all(snapshot.series, snapshot.elapsed_s)
     rate = throughput_chart(snapshot, bins)
     if rate is None:
         return ""

@@ -1,11 +1,11 @@
 """The charts of a page as SVG: curves, stacked columns and bars over one time axis. No I/O."""
 
-from bisect import bisect_right
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 from xml.etree.ElementTree import Element
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.present.axes import (
@@ -13,6 +13,8 @@ from gpudash.present.axes import (
     Point,
     Runs,
     TimeRange,
+    bins_of,
+    cut,
     means,
     nice_ceiling,
     time_ticks,
@@ -49,41 +51,27 @@ LETTER = 6.6
 
 
 class Bins(msgspec.Struct, frozen=True, kw_only=True):
-    """The ticks of a recording, grouped into at most `MOST_BINS` stretches."""
+    """The ticks of a recording, in at most `MOST_BINS` columns."""
 
-    end_s: float
-    """End of the time axis, which begins at 0."""
-    stretches: tuple[slice, ...] = ()
-    times: tuple[tuple[float, float], ...] = ()
-    """Begin and end of each stretch, in seconds."""
+    time_range: TimeRange
+    bins: list[tuple[int, slice]]
 
     def x(self, at_s: float) -> float:
-        return LEFT + PLOT * min(max(at_s / self.end_s, 0.0), 1.0)
+        return LEFT + PLOT * min(max(at_s / self.time_range.end_s, 0.0), 1.0)
 
     def runs(self, series: Series, values: Sequence[float | None]) -> Runs:
-        """Split the runs where nothing was measured."""
-        found = means(values, series.at_s, self.stretches)
-        points = zip(self.times, found, strict=True)
-        return [
-            [((begin + end) / 2, value) for (begin, end), value in some if value is not None]
-            for measured, some in groupby(points, key=lambda one: one[1] is not None)
-            if measured
-        ]
+        return cut(values, self.bins, self.time_range, series.at_s)
+
+    @property
+    def stretches(self) -> list[slice]:
+        return [stretch for _, stretch in self.bins]
 
 
-def bins_of(series: Series, elapsed_s: float) -> Bins:
-    """Group the ticks by which of `MOST_BINS` equal intervals they end in."""
-    at_s = series.at_s
-    end_s = max(elapsed_s, at_s[-1] if at_s else 0.0, 1.0)
-    stretches, times, begin = [], [], 0
-    for index in range(1, MOST_BINS + 1):
-        end = bisect_right(at_s, end_s * index / MOST_BINS + 1e-6, begin)
-        if end > begin:
-            before_s = at_s[begin - 1] if begin else max(at_s[0] - series.tick_s, 0.0)
-            stretches.append(slice(begin, end))
-            times.append((before_s, at_s[end - 1]))
-        begin = end
-    return Bins(end_s=end_s, stretches=tuple(stretches), times=tuple(times))
+def bins_of_all(series: Series, elapsed_s: float) -> Bins:
+    end_s = max(elapsed_s, *series.at_s[-1:], 1.0)
+    columns = min(math.ceil(end_s / series.tick_s), MOST_BINS)
+    time_range = TimeRange(begin_s=0.0, end_s=end_s, columns=columns)
+    return Bins(time_range=time_range, bins=bins_of(series.at_s, time_range))
 
 
 class _ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,8 +109,7 @@ class _ChartFrame(msgspec.Struct, frozen=True, kw_only=True):
                 yield element("text", text, x=LEFT - 8, y=y + 4, class_="tick end")
 
     def _times(self) -> Iterator[Element]:
-        whole = TimeRange(begin_s=0.0, end_s=self.bins.end_s, columns=ROOM * LABEL_WIDTH)
-        for at_s in time_ticks(whole):
+        for at_s in time_ticks(replace(self.bins.time_range, columns=ROOM * LABEL_WIDTH)):
             x, text = self.bins.x(at_s), fmt.minutes(at_s)
             yield element("text", text, x=x, y=self.bottom + 19, class_="tick middle")
 
@@ -170,7 +157,7 @@ def throughput_chart(snapshot: Snapshot, bins: Bins) -> Element | None:
         ),
     ]
     peak = max(value for run in runs for _, value in run)
-    about = f"{data.unit} over time; the highest of {len(bins.times)} means is {fmt.figure(peak)}"
+    about = f"{data.unit} over time; the highest of {len(bins.bins)} means is {fmt.figure(peak)}"
     return frame.chart(f"Throughput, {data.unit}", about, inside)
 
 
@@ -186,12 +173,13 @@ def step_chart(snapshot: Snapshot, bins: Bins) -> tuple[Element | None, list[Ste
     top = top_ms(series, bins.stretches, snapshot.markers, None)
     frame = _ChartFrame(bins=bins, top=top, above=6.0, height=HEIGHT)
     paths: dict[str, list[str]] = {}
-    for (begin_s, end_s), step in zip(bins.times, steps, strict=True):
+    bin_s = bins.time_range.bin_s
+    for (at, _), step in zip(bins.bins, steps, strict=True):
         reached = 0.0
         for part, ms in zip(parts, step.shown if step else (), strict=False):
             if ms > 0 and reached < top:
                 below, reached = reached, min(reached + ms, top)
-                column = _column(frame, begin_s, end_s, below, reached)
+                column = _column(frame, at * bin_s, (at + 1) * bin_s, below, reached)
                 paths.setdefault(part.metric, []).append(column)
     shown = [part for part in parts if part.metric in paths]
     inside = [
@@ -275,7 +263,9 @@ def _blocks(blocks: Iterable[BlockShown], frame: _ChartFrame) -> Iterator[Elemen
             for one in blocks
             if one.side == side
             for x in (frame.bins.x(one.begin_s),)
-            for end in (frame.bins.x(frame.bins.end_s if one.end_s is None else one.end_s),)
+            for end in (
+                frame.bins.x(frame.bins.time_range.end_s if one.end_s is None else one.end_s),
+            )
         )
         if path:
             yield element("path", element("title", f"blocks of {side.upper()}"), d=path,

@@ -13,7 +13,7 @@ from gpudash.present.markup import MOST_LINES, document, element, section
 from gpudash.present.readings import ShownReading, quantity, readings
 from gpudash.recording.csv_format import wall_time
 from gpudash.report import tables
-from gpudash.report.charts import Bins, bins_of, reading_chart, step_chart, throughput_chart
+from gpudash.report.charts import Bins, bins_of_all, reading_chart, step_chart, throughput_chart
 from gpudash.run.replayed import Replayed
 from gpudash.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ def page(run: Replayed, command: Sequence[str], price: float | None = None) -> s
         style,
     )
     snapshot = run.snapshot
-    bins = bins_of(snapshot.series, snapshot.elapsed_s)
+    bins = bins_of_all(snapshot.series, snapshot.elapsed_s)
     main = element(
         "main",
         _header(run, title),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from msgspec.structs import replace
 
@@ -107,8 +107,6 @@ class Replay(Source):
         self._ahead = LogReader(self.path, steps=False)
         self.origin = self._ahead.origin
         """When and by what the recording was made."""
-        self.at_file_end = False
-        """Whether the last read came to the end of the file."""
         self._began_s = self._newest_s = self.origin.began_s
         self._overview = LiveView(NOTHING, self._began_s)
         self._stamp = Normaliser().take_own
@@ -132,14 +130,6 @@ class Replay(Source):
             following=player.playing and player.at_end,
             markers=self._markers,
         )
-
-    @property
-    def refused(self) -> int:
-        return self._reader.refused
-
-    @property
-    def share_read(self) -> float:
-        return self._reader.share_read
 
     def read(self) -> list[Envelope]:
         try:
@@ -168,9 +158,8 @@ class Replay(Source):
 
     def _look_ahead(self) -> None:
         found = self._ahead.read(AT_ONCE)
-        self.at_file_end = not found
         for one in found:
-            self._newest_s = max(self._newest_s, _sent_s(one))
+            self._newest_s = max(self._newest_s, sent_s(one))
             if isinstance(one, Closed):
                 self.player.complete = True
             elif isinstance(one, Envelope) and _may_be_marked(one):
@@ -183,20 +172,24 @@ class Replay(Source):
         found, self._first = self._first, []
         while len(found) < AT_ONCE:
             self._next = self._next or deque(self._reader.read(AT_ONCE))
-            if not self._next or _sent_s(self._next[0]) > until_s:
+            if not self._next or sent_s(self._next[0]) > until_s:
                 self._now_s = max(until_s, self._now_s)
                 break
             one = self._next.popleft()
-            self._now_s = max(_sent_s(one), self._now_s)
-            # a session says its own Hello for a replay, which can do less
-            if isinstance(one, Envelope) and not isinstance(one.body, Hello):
+            self._now_s = max(sent_s(one), self._now_s)
+            if is_played(one):
                 found.append(replace(one, seq=next(self._seq)))
         return found
+
+
+def is_played(one: Logged) -> TypeGuard[Envelope]:
+    """Leave out its Hello: a replay says its own, as it can do less."""
+    return isinstance(one, Envelope) and not isinstance(one.body, Hello)
 
 
 def _may_be_marked(one: Envelope) -> bool:
     return not one.rank and not isinstance(one.body, Progress | GpuReading | HostReading)
 
 
-def _sent_s(one: Logged) -> float:
+def sent_s(one: Logged) -> float:
     return one.sent_s if isinstance(one, Envelope) else one.ended_s

@@ -1,6 +1,6 @@
 """Replay a recording to its end at once, and return what the dashboard would then show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -8,14 +8,14 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.diagnosis.limits import Limited
-from gpudash.errors import SourceError, UsageError
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
-from gpudash.protocol.training import State, TrainingProcess
-from gpudash.recording.log import Origin
+from gpudash.protocol.training import Hello, State, TrainingProcess
+from gpudash.recording.csv_reader import log_of
+from gpudash.recording.log import Logged, LogReader, Origin
 from gpudash.recording.provenance import Failure, Metadata, beside, read
 from gpudash.run.fold import Fold
-from gpudash.run.replay import NOTHING, Player, Replay
+from gpudash.run.replay import NOTHING, is_played, sent_s
 from gpudash.snapshot import Hang, RankRow, Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 
@@ -45,22 +45,18 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) -> Replayed:
     """Read the log, or that beside a CSV; `tell` gets the share read so far. Raises UsageError."""
-    replay = Replay(path, Player())
-    replay.player.seek_end()
-    fold = _FoldToEnd(replay.origin.began_s)
-    with closing(replay):
-        try:
-            while not fold.at_end:
-                fold.read(replay)
-                tell(replay.share_read)
-        except SourceError as error:
-            raise UsageError(str(error)) from error
-        snapshot = fold.snapshot(replay.now())
-    metadata = read(beside(replay.path))
+    log = log_of(path)
+    with closing(LogReader(log)) as reader:
+        fold = _FoldToEnd(reader.origin.began_s)
+        while found := reader.read():
+            fold.read(found)
+            tell(reader.share_read)
+    snapshot = fold.snapshot(fold.now_s)
+    metadata = read(beside(log))
     known = metadata.account if metadata else None  # the run's own, from single steps
     return Replayed(
         name=path.name,
-        origin=replay.origin,
+        origin=reader.origin,
         metadata=metadata,
         snapshot=snapshot,
         process=fold.process,
@@ -69,7 +65,7 @@ def replayed(path: Path, tell: Callable[[float], None] = lambda _share: None) ->
         limits=tuple(fold.limits.shares()),
         failures=tuple(fold.failures),
         notices=tuple(fold.notices),
-        refused=replay.refused,
+        refused=reader.refused,
     )
 
 
@@ -78,24 +74,23 @@ class _FoldToEnd(Fold):
 
     def __init__(self, began_s: float) -> None:
         super().__init__(NOTHING, began_s)
-        self.at_end = False
+        self.take(Envelope(source="training", seq=0, sent_s=began_s, body=Hello()))
+        self.now_s = began_s
         self.process: TrainingProcess | None = None
         self.failures: list[Failure] = []
         self.notices: list[str] = []
         self._began_s = began_s
         self._last_rows: dict[int, RankRow] = {}  # the last row of each ended rank
 
-    def read(self, replay: Replay) -> None:
-        *envelopes, _playback = replay.read()
-        for envelope in envelopes:
-            stamped = self.stamp(envelope)
-            if stamped is None:
-                continue
-            self._keep_last(stamped)
-            if not stamped.rank:
-                self._keep(stamped.body)
-            self.take(stamped)
-        self.at_end = replay.at_file_end and not envelopes
+    def read(self, found: Iterable[Logged]) -> None:
+        for one in found:
+            self.now_s = max(sent_s(one), self.now_s)
+            if is_played(one):
+                stamped = self._normaliser.take_own(one)
+                self._keep_last(stamped)
+                if not stamped.rank:
+                    self._keep(stamped.body)
+                self.take(stamped)
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         snapshot = super().snapshot(now_s, hang)

@@ -440,8 +440,9 @@ class LiveView:
             self._verdict = reason
 
     def _progress(self, own: Progress) -> None:
-        report = self.ranks.of_all(own)
-        busy_since_s, (passing, until_s) = self.ranks.lead.busy_since_s, self._passing_notice
+        lead = self.ranks.lead
+        report = self.ranks.of_all(replace(own, steps=tuple(step for step, _ in lead.newest)))
+        busy_since_s, (passing, until_s) = lead.busy_since_s, self._passing_notice
         if self._notice == passing and report.until_s > until_s:
             self._notice = ""
         if self._untrained_settings and any(
@@ -449,9 +450,11 @@ class LiveView:
         ):
             self._untrained_settings = {}
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
-        for step, of_rank in zip(report.steps, own.steps, strict=True):
+        for step, (of_rank, each) in zip(report.steps, lead.newest, strict=True):
             self._ticks.step(step)
-            self._results.step(step, of_rank if has_own_gpu else replace(of_rank, samples=None))
+            self._results.step(
+                step, of_rank if has_own_gpu else replace(of_rank, samples=None), each
+            )
             self._known.steps_since_break = step.since_break
         if report.steps or not self._stands:
             steps = sum(step.count for step in report.steps)

@@ -7,6 +7,7 @@ second.
 """
 
 from collections import deque
+from collections.abc import Iterable
 from math import sqrt
 
 from gpudash.metrics import since
@@ -77,7 +78,7 @@ class _Row:
         self.span: tuple[float, float] | None = None  # the counted steps since the last gap
         self.shown: tuple[tuple[int, bool, _Row, Settings], Result] | None = None
 
-    def count(self, finished: Step, own: Step) -> None:
+    def count(self, finished: Step, own: Step, each: Iterable[Step]) -> None:
         step, own_step = warm(finished), warm(own)
         if step is None or own_step is None:
             return
@@ -87,7 +88,7 @@ class _Row:
         self.span = (self.span[0], max(self.span[1], step.finished_s))
         self.window.add(step)
         self.own.add(own_step)
-        self.times_ms.append((step.step_ms, step.count))
+        self.times_ms.extend((one.step_ms, one.warm) for one in each)
         self.shown = None
 
     def sample(self, sample: Reading) -> None:
@@ -162,12 +163,15 @@ class SettingsHistory:
             row = self._rows[-1]
             self._begin(_Row(row.segment, row.workload, row.settings))
 
-    def step(self, step: Step, own: Step | None = None) -> None:
-        """`own` is rank 0's part, without samples where they are not all that its GPU works on."""
+    def step(self, step: Step, own: Step | None = None, each: Iterable[Step] = ()) -> None:
+        """Take a step, or a stretch with `each` of its steps.
+
+        `own` is rank 0's part, without samples where they are not all that its GPU works on.
+        """
         row = next((row for row in reversed(self._rows) if row.segment <= step.segment), None)
         if row is None or row.segment != step.segment:
             return
-        row.count(step, own or step)
+        row.count(step, own or step, each or (step,))
         while self._waiting and self._waiting[0].at_s <= step.finished_s:
             row.sample(self._waiting.popleft())
 

@@ -145,7 +145,7 @@ class Ticks:
             if index < until and window.steps >= NOW_STEPS:
                 break
             if tick is not None:
-                window.join(tick)
+                window.meet(tick)
         step_ms = {} if window.step_ms is None else {"step_ms": window.step_ms}
         return RecentMeans(steps=window.steps, values=window.values() | step_ms)
 

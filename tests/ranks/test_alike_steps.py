@@ -15,7 +15,7 @@ from gpudash.statistics import percentiles, without
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.time_breakdown import TimeAccount
 from gpudash.views.timeseries import Ticks
-from gpudash.window import Pace
+from gpudash.window import Pace, Window, stretches
 from tests.scripted_run import BEGAN_S, Trainer, gpu, measured
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 400), st.integers(1, 12)), min_size=1, max_size=8)
@@ -82,8 +82,7 @@ def account(items):
 
 
 def history(items):
-    view = SettingsHistory()
-    view.start(0, "encdec", {})
+    view = begun()
     for step in steps_of(items):
         view.step(step)
     (row,) = view.results(live=True)
@@ -130,6 +129,16 @@ def test_a_percentile_of_counted_values_is_that_of_all_of_them(lengths, q):
     assert percentiles(lengths, (q,)) == percentiles(every, (q,))
 
 
+@given(LENGTHS)
+def test_a_record_for_a_stretch_of_different_steps_has_their_sums_and_means(lengths):
+    steps = steps_of(trained(lengths)[0])
+    records, expected = Window([record for record, _ in stretches(steps)]), Window(steps)
+    assert (records.steps, records.samples) == (expected.steps, expected.samples)
+    assert {"": records.busy_s, **records.values()} == pytest.approx(
+        {"": expected.busy_s, **expected.values()}
+    )
+
+
 def test_warm_up_is_removed_from_a_record_of_equal_steps():
     step = msgspec.structs.replace(steps_of(Trainer().steps(1))[0], count=5, samples=40)
     assert without(step, 0) is step
@@ -141,8 +150,7 @@ def test_readings_during_alike_steps_count():
     step = msgspec.structs.replace(
         steps_of(Trainer().steps(40))[-1], count=40, samples=320, warm=40
     )
-    view = SettingsHistory()
-    view.start(0, "encdec", {})
+    view = begun()
     view.sample(gpu(step.finished_s - 0.1, gpu_util_pct=50.0))
     view.step(step)
     assert view.results(live=True)[0].values["gpu_util_pct"] == 50.0

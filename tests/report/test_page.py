@@ -15,7 +15,7 @@ from gpudash.protocol.answer import Gain, Try, Without
 from gpudash.protocol.session import EnergyFound, Slope
 from gpudash.report.charts import (
     MOST_BINS,
-    bins_of,
+    bins_of_all,
     interval_chart,
     reach_of,
     step_chart,
@@ -227,20 +227,19 @@ def test_a_page_stays_small_whatever_the_recordings_length():
 @pytest.mark.parametrize("ticks", [1, 2, 40, 319, 320, 321, 1680])
 def test_bins_are_contiguous_and_have_every_tick_once(ticks):
     series = long_run(ticks).series
-    bins = bins_of(series, ticks / 2)
+    bins = bins_of_all(series, ticks / 2)
     assert len(bins.stretches) <= MOST_BINS
-    held = [index for one in bins.stretches for index in range(one.start, one.stop)]
-    assert held == list(range(ticks))
-    for before, after in pairwise(bins.times):
-        assert before[1] == after[0]
-    assert bins.times[0][0] == 0
-    assert bins.times[-1][1] == ticks / 2
+    assert [tick for one in bins.stretches for tick in range(*one.indices(ticks))] == list(
+        range(ticks)
+    )
+    assert [column for column, _ in bins.bins] == list(range(len(bins.bins)))
+    assert len(bins.bins) * bins.time_range.bin_s == pytest.approx(ticks / 2)
 
 
 def test_neighbouring_columns_of_a_step_share_their_edges():
     """A gap of a tenth would be drawn as a white line."""
     snapshot = long_run(400)
-    chart, parts = step_chart(snapshot, bins_of(snapshot.series, 200.0))
+    chart, parts = step_chart(snapshot, bins_of_all(snapshot.series, 200.0))
     assert len(parts) >= 2
     for path in (one.get("d") for one in chart if (one.get("class") or "").startswith("fill")):
         begins = re.findall(r"M([\d.]+) ", path)
@@ -258,7 +257,7 @@ def test_a_curve_is_broken_where_nothing_was_measured():
     gap = tuple(None if 10 <= tick < 20 else 5.0 for tick in range(40))
     series = change(known.series, values={"samples_per_s": gap})
     snapshot = change(known, series=series, markers=())
-    bins = bins_of(series, 20.0)
+    bins = bins_of_all(series, 20.0)
     runs = bins.runs(series, gap)
     assert [len(run) for run in runs] == [10, 20]
     chart = throughput_chart(snapshot, bins)
@@ -269,7 +268,7 @@ def test_a_curve_is_broken_where_nothing_was_measured():
 
 def test_labels_without_room_are_left_out_and_none_overlap():
     snapshot = long_run(400, markers=60)
-    chart = throughput_chart(snapshot, bins_of(snapshot.series, 200.0))
+    chart = throughput_chart(snapshot, bins_of_all(snapshot.series, 200.0))
     labels = [one for one in chart if one.get("class") == "label"]
     assert 0 < len(labels) < 60
     rows = {}
