@@ -558,6 +558,10 @@ METRICS: dict[str, Metric] = {
     "unpack_pct": _owner(
         "is on the CPU while it asks for a batch: it takes it apart, or makes it."
     ),
+    "loader_start_pct": _owner(
+        "starts an epoch of its loader: the workers, and what the sampler draws first.",
+        source=OF_HOST,
+    ),
     "no_core_pct": _owner("could run and has no core.", "no core", "/proc/thread-self/schedstat"),
     "blocked_pct": _owner(
         "waits off the CPU, neither for a batch nor for a core: for a disk, a lock, a network, or "

@@ -19,10 +19,16 @@ class ProcessLever(NamedTuple):
     """Its values beside `auto`."""
     summary: str
     source: str
+    helps: str = ""
+    """How a step gets shorter with another value: the word of an effect on the model of a step."""
 
     @property
     def values(self) -> tuple[str, ...]:
         return (AUTO, *self.others)
+
+    @property
+    def helps_by_value(self) -> dict[str, str]:
+        return dict.fromkeys(self.others, self.helps) if self.helps else {}
 
 
 OF_PROCESS = (
@@ -33,6 +39,7 @@ OF_PROCESS = (
         "at what there is now; rare, a hundred times as seldom. Helps where collections stop the "
         "step.",
         "gc.freeze, gc.set_threshold",
+        "fewer collections",
     ),
     ProcessLever(
         "threads",

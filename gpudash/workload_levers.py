@@ -12,6 +12,7 @@ SHARED = tuple(
         effect="next step",
         summary=one.summary,
         source=one.source,
+        helps=one.helps_by_value,
     )
     for one in OF_PROCESS
 )

@@ -19,7 +19,16 @@ from gpudash.diagnosis.lever_change import (
     without,
 )
 from gpudash.diagnosis.model import played_ms
-from gpudash.diagnosis.parts import COMMUNICATION, DATA, DEVICE, LAUNCH, WAIT, ModelPart, Times
+from gpudash.diagnosis.parts import (
+    COLLECTING,
+    COMMUNICATION,
+    DATA,
+    DEVICE,
+    LAUNCH,
+    WAIT,
+    ModelPart,
+    Times,
+)
 from gpudash.diagnosis.pass_effects import (
     FROZEN,
     all_products,
@@ -110,6 +119,11 @@ def _batched(change: LeverChange) -> Outcome | None:
 def _never_waiting(_change: LeverChange) -> Outcome:
     """If the host went on launching where it now waits for the device."""
     return without(WAIT, "the host would launch ahead of the device")
+
+
+def _fewer_collections(change: LeverChange) -> Outcome:
+    collecting_ms = fmt.milliseconds(change.times.collecting)
+    return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
@@ -210,6 +224,7 @@ EFFECTS: Mapping[str, Effect] = {
     "pinned copy": Effect("the copy no longer holds up the host", pinned, on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched),
     "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
+    "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
     "halves at a time": Effect("both halves of the step at a time", _pipelined, on="cuda"),
     "one launch": Effect("one launch replays the whole step", _one_launch, on="cuda"),
     "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, compiles=True),

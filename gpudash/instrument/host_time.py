@@ -83,7 +83,7 @@ class HostTime:
 
     def restart(self) -> None:
         self._busy_s = self._waited_s = 0.0
-        self._fetch_s = self._fetch_cpu_s = self._own_s = 0.0
+        self._fetch_s = self._fetch_cpu_s = self._start_s = self._own_s = 0.0
         self._before = _counters()
 
     def iterated(self, host_s: float, waited_s: float) -> None:
@@ -96,9 +96,17 @@ class HostTime:
         self._fetch_s += wall_s
         self._fetch_cpu_s += cpu_s
 
+    def started(self, wall_s: float) -> None:
+        """Note what of the waits was the start of an epoch's loader workers."""
+        self._start_s += wall_s
+
     def leave_out(self, cpu_s: float) -> None:
         """Not count what gpudash itself used between two iterations."""
         self._own_s += cpu_s
+
+    @property
+    def _fetch_cpu_share(self) -> float:
+        return min(self._fetch_cpu_s / self._fetch_s, 1.0) if self._fetch_s else 0.0
 
     def shares_pct(self) -> dict[str, float]:
         """Return the owners' shares of the time since `restart`, and restart; {} if too short."""
@@ -109,12 +117,13 @@ class HostTime:
             return {}
         owners = _owners_s(
             self._busy_s,
-            self._waited_s * min(self._fetch_cpu_s / self._fetch_s, 1.0) if self._fetch_s else 0.0,
+            max(self._waited_s - self._start_s, 0.0) * self._fetch_cpu_share,
             now.cpu_s - before.cpu_s - self._own_s,
             None if now.delay_s is None or before.delay_s is None else now.delay_s - before.delay_s,
             now.collected_s - before.collected_s,
             now.compiled_s - before.compiled_s,
         )
+        owners["loader_start_pct"] = self._start_s
         self.restart()
         return {name: min(100 * spent_s / wall_s, 100.0) for name, spent_s in owners.items()}
 

@@ -97,5 +97,6 @@ class ProcessLevers:
             choices=lever.values,
             summary=lever.summary,
             source=lever.source,
+            helps=tuple(lever.helps_by_value.items()),
             refusal=None if lever.name in self._moved else MOVERS[lever.name].why_not(),
         )

@@ -11,18 +11,34 @@ from .step_counts import StepCounts, total
 from .steps import Handlers, Steps
 
 
-def _opened(steps: Steps, iterator: Any, loader: Any) -> None:
+def _opened(steps: Steps, iterator: Any, loader: Any) -> bool:
+    """Return whether the training waits for it."""
     meter, feeds = steps.meter, steps.feeds
     if not isinstance(loader, DataLoader):
         library = type(loader).__module__.partition(".")[0]
         steps.findings.is_news |= library != feeds.foreign
         feeds.foreign = library
-        return
+        return False
     if steps.stop_skipping():
         meter.samples = None  # the script may have left the newest batch
     if meter.mode is FIRST and not steps.follower.declared:
         meter.tally = StepCounts()  # batches before these were looked at, or evaluated
     feeds.opened(iterator, loader, keeps=meter.mode.is_on)
+    is_fed = feeds.feed is not None and feeds.feed.loader() is loader
+    if not (is_fed and meter.mode.is_timed and steps.asides.why is None):
+        return False
+    meter.enter("waits")
+    meter.ask()
+    return True
+
+
+def _started(steps: Steps, iterator: Any) -> None:  # noqa: ARG001  # as all handlers
+    """Note that an epoch has begun: its workers run, and its sampler has drawn."""
+    meter = steps.meter
+    started_s = time.monotonic() - meter.asked_s
+    meter.tally.data_s += started_s
+    meter.running.host.started(started_s)
+    meter.enter("has a batch")
 
 
 def _asked(steps: Steps, iterator: Any) -> bool:
@@ -97,6 +113,7 @@ def _is_elsewhere(steps: Steps, batch: Any) -> bool:
 
 HANDLERS: Handlers = {
     "DataLoader: opened": _opened,
+    "DataLoader: started": _started,
     "DataLoader: asked": _asked,
     "DataLoader: arrived": _arrived,
     "DataLoader: failed": _failed,

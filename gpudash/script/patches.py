@@ -149,8 +149,10 @@ def _opening(tell: Tell, function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def hooked(self: Any, *args: Any, **kwargs: Any) -> None:
         with unseen:
-            tell("DataLoader: opened", self, next(iter((*args, *kwargs.values())), None))
+            noted = tell("DataLoader: opened", self, next(iter((*args, *kwargs.values())), None))
             function(self, *args, **kwargs)
+            if noted:
+                tell("DataLoader: started", self)
 
     return hooked
 
