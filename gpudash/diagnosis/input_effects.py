@@ -76,12 +76,13 @@ def more_workers(change: LeverChange) -> Outcome | None:
     work_cores = step.busy_cores if waits else step.asked_cores
     if work_cores is not None and step.cores:
         on_all_cores_ms = change.model.step_ms * min(work_cores / step.cores, 1.0)
-    # workers do not take their batches apart
-    unpack_ms = min(step.owned_ms("unpack"), starved_ms) if before else 0.0
+    # workers neither take their batches apart nor start each other
+    own_ms = step.owned_ms("unpack") + step.owned_ms("loader_start")
+    alone_ms = min(own_ms, starved_ms) if before else 0.0
 
     def with_(added: float, handed_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)
-        handed_ms = max(handed_ms, unpack_ms)
+        handed_ms = max(handed_ms, alone_ms)
         return lambda times: max(
             played_ms(DATA.without(times)) + handed_ms, makes_ms, on_all_cores_ms
         )
@@ -90,7 +91,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
     free = added if waits or not step.cores else int(step.cores - (step.asked_cores or 0.0))
     gets_cores = free > 0 and (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
-    rest_ms = change.model.step_ms - starved_ms + unpack_ms
+    rest_ms = change.model.step_ms - starved_ms + alone_ms
     return Outcome(
         with_(added, least_ms),
         with_(min(added, free) * ADDED_WORKER, usual_ms) if has_least else None,

@@ -33,7 +33,7 @@ MEANS = (
     *("gpu_util_pct", "sm_active_pct", "tensor_active_pct", "dram_active_pct", "sm_clock_mhz"),
 )
 """Metrics whose means over the recent steps are fields of the same name."""
-OWNERS = ("unpack", "no_core", "blocked", "gc", "compile")
+OWNERS = ("unpack", "loader_start", "no_core", "blocked", "gc", "compile")
 """Who has the time of the thread that trains, as metrics tell it in percent."""
 
 

@@ -11,6 +11,7 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary
+from gpudash.workload_levers import levers_of
 from tests.diagnosis.recorded import NAMES, recorded
 from workloads import CATALOGUE
 
@@ -56,7 +57,7 @@ def test_launches_take_no_longer_than_a_profile_has_besides_waits():
 
 def test_each_lever_helps_in_a_known_way():
     offered = (one for name in NAMES for one in recorded(name).known.levers)
-    of_workloads = (one for entry in CATALOGUE.values() for one in entry.of_processes().levers)
+    of_workloads = (one for entry in CATALOGUE.values() for one in levers_of(entry.of_processes()))
     helps = (dict(one.helps) for one in (*offered, *of_workloads))
     said = {word for words in helps for word in words.values()}
     in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}

@@ -32,6 +32,8 @@ SHARED_PCT = CORE_WAIT_WARNS_PCT
 """Percent of the time in which others have work on the device: as for cores that others have."""
 LEAST_DATA_PCT = 10.0
 """As other tools have it: a wait for data of 10 % of the step is named."""
+LEAST_OF_DATA = 0.3
+"""The part of a wait for batches from which on its owner is named."""
 LEAST_OTHERS = 0.1
 """Cores that other jobs use at least where they are given as a number."""
 LONGEST_NAME = 14
@@ -155,6 +157,16 @@ def _maker(now: Measured) -> str:
         return "batches are made in the training process"
     _only_if(now.step.taken_pct is not None)
     return f"loader workers use {fmt.percent(now.step.loader_pct)} of the CPU time"
+
+
+def _of_data(owner: str, now: Measured) -> str:
+    """Return the owner's part of the wait for batches, if it is worth a clause."""
+    ms = now.step.owned_ms(owner)
+    _only_if(
+        loader_workers(now.snapshot.settings) and ms >= LEAST_OF_DATA * (now.step.data_ms or 0)
+    )
+    _only_if(ms > 0)
+    return fmt.milliseconds(ms)
 
 
 def _slow_batches(now: Measured) -> str:
@@ -346,6 +358,8 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "without_asides": _without_asides,
     "starved": lambda now: _ms(now.step.starved_ms),
     "maker": _maker,
+    "starts": partial(_of_data, "loader_start"),
+    "unpacks": partial(_of_data, "unpack"),
     "loaders_share": lambda now: _pct(now.step.loader_pct),
     "slow_batches": _slow_batches,
     "slowest_transform": _slowest_transform,

@@ -122,6 +122,8 @@ INPUT = Limit(
     "input-bound",
     (
         "{device} waits for data {ms} of {step} ms",
+        "starting an epoch's workers takes {starts} of it: persistent_workers=True keeps them",
+        "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
         "{maker}",
         "making a batch waits more than it computes: {slow_batches}",
         "slowest transform: {slowest_transform} a sample",
@@ -136,7 +138,7 @@ LOADERS = INPUT._replace(
     clauses=(
         "loader workers use {pct} of the CPU time",
         "{device} waits for data {starved} of {step} ms",
-        *INPUT.clauses[2:],
+        *INPUT.clauses[4:],
     )
 )
 """Loader workers have the cores of a training that waits less for them."""
