@@ -22,7 +22,6 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary
-from workloads.standard_levers import usable_cores
 
 SCRIPTS = Path(__file__).parent / "causes"
 RANKS = 2
@@ -134,7 +133,7 @@ def watched(
 
 
 def last_core() -> str:
-    return str(max(usable_cores() - 1, 0))
+    return str(max(os.sched_getaffinity(0)))
 
 
 def _command(script: str, device: str, mended_while: Path, core: str) -> UserCommand:

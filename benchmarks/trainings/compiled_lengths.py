@@ -4,12 +4,14 @@ import random
 
 import torch
 import torch._dynamo as dynamo
+import torch._inductor.config as inductor
 from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 
 WIDTH, BATCH, LONGEST = (256, 16, 256) if ON_GPU else (32, 4, 64)
 BUCKET = 20
 TOKENS = 1000
+inductor.force_disable_caches = True  # a new machine each night
 for limit in ("recompile_limit", "accumulated_recompile_limit"):
     setattr(dynamo.config, limit, 10_000)
 

@@ -4,15 +4,15 @@ import torch
 from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 
-WIDTH, BATCH = (1024, 768) if ON_GPU else (64, 64)
+WIDTH, BATCH = (1024, 2048) if ON_GPU else (64, 64)
 MOST = 40
-NEAR = 1e-7
+NEAR = 1e-8
 
 
 class FixedPoint(nn.Module):
     def __init__(self):
         super().__init__()
-        self.weight = nn.Parameter(0.3 * torch.randn(WIDTH, WIDTH) / WIDTH**0.5)
+        self.weight = nn.Parameter(torch.randn(WIDTH, WIDTH) / WIDTH**0.5)
         self.into = nn.Linear(WIDTH, WIDTH)
 
     def once(self, z, x):

@@ -6,7 +6,7 @@ from torch import nn
 
 SIDE, BATCH, CHANNELS = (64, 128, 64) if ON_GPU else (16, 16, 8)
 EVERY = 25
-BATCHES = (120 if ON_GPU else 100) if PLANT else 2
+BATCHES = (200 if ON_GPU else 300) if PLANT else 2
 """Of an evaluation."""
 
 

@@ -8,7 +8,7 @@ from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 
 WIDTH, DEPTH, BATCH = (512, 30, 256) if ON_GPU else (64, 24, 32)
-KEPT = 1500
+KEPT = 3000
 
 
 class Block(nn.Module):

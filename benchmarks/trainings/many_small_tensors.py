@@ -1,12 +1,11 @@
 """Sensor readings come from loader workers as one small tensor for each sensor."""
 
 import torch
-from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
+from stopwatch import DEVICE, PLANT, Stopwatch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-SENSORS, BATCH = 160, 32
-WORKERS = 4 if ON_GPU else 2
+SENSORS, BATCH, WORKERS = 160, 32, 2
 
 
 class Readings(Dataset):

@@ -6,7 +6,7 @@ import torch
 from stopwatch import PLANT, Stopwatch
 from torch import nn
 
-SIDE, BATCH = 32, 32
+SIDE, BATCH = 32, 16
 CORES = len(os.sched_getaffinity(0))
 
 

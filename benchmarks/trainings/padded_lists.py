@@ -15,7 +15,7 @@ class Visits(Dataset):
     def __init__(self):
         rng = random.Random(0)
         self.visits = [
-            [rng.randrange(1, EVENTS) for _ in range(rng.randint(150, 300))] for _ in range(4000)
+            [rng.randrange(1, EVENTS) for _ in range(rng.randint(400, 800))] for _ in range(2000)
         ]
 
     def __len__(self):

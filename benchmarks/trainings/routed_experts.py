@@ -4,7 +4,7 @@ import torch
 from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 
-WIDTH, ROWS, EXPERTS, LAYERS = (512, 4096, 8, 4) if ON_GPU else (32, 128, 4, 2)
+WIDTH, ROWS, EXPERTS, LAYERS = (512, 4096, 16, 4) if ON_GPU else (32, 128, 4, 2)
 
 
 class Experts(nn.Module):

@@ -5,7 +5,7 @@ from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-ROWS, BATCH = 512, 64
+ROWS, BATCH = 256, 64
 WORKERS = 6 if ON_GPU else 2
 
 

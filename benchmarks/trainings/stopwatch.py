@@ -12,6 +12,8 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 ON_GPU = DEVICE.type == "cuda"
 WARM_UP = 20
 """Steps before the clock starts, at least."""
+if not ON_GPU:
+    torch.set_num_threads(1)  # small nets: more threads would wait for each other
 
 
 class Stopwatch:

@@ -31,7 +31,7 @@ def limit_memory(peak):
     """This GPU is shared: take no more than the longest sequence needs, and a bit."""
     whole = torch.cuda.mem_get_info()[1]
     torch.cuda.empty_cache()
-    torch.cuda.set_per_process_memory_fraction(1.12 * peak / whole)
+    torch.cuda.set_per_process_memory_fraction(1.25 * peak / whole)
 
 
 def main():

@@ -5,7 +5,7 @@ import torch
 from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
 from torch import nn
 
-WIDTH, LAYERS, BATCH = (768, 5, 1024) if ON_GPU else (256, 4, 64)
+WIDTH, LAYERS, BATCH = (768, 5, 1024) if ON_GPU else (512, 4, 32)
 EVERY = 1 if PLANT else 500
 
 

@@ -3,13 +3,11 @@
 from itertools import islice
 
 import torch
-from stopwatch import DEVICE, ON_GPU, PLANT, Stopwatch
+from stopwatch import DEVICE, PLANT, Stopwatch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
-ROWS, BATCH = 1_000_000, 64
-STEPS = 60 if ON_GPU else 30
-"""Of an epoch."""
+ROWS, BATCH, STEPS = 1_000_000, 64, 30
 
 
 def loader():
