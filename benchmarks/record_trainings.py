@@ -286,9 +286,10 @@ def shown(first: int, last: int) -> str:
 def line(truth: Truth) -> str:
     """Return what was recorded of a script, in a line."""
     answer = truth.profiled_answer or truth.answer
+    said = f"{answer.title} ({answer.step_ms or 0:.1f} ms)" if answer else "no answer"
     parts = [
         f"{truth.script}: {sum(truth.seconds.values()):.0f} s",
-        f"{answer.title} ({answer.step_ms:.1f} ms)" if answer and answer.step_ms else "no answer",
+        HELD_OUT if truth.held_out else said,
         "profile" if truth.summary else f"no profile {truth.profile_refusal}".strip(),
     ]
     if truth.planted and truth.unplanted:
