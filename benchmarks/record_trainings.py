@@ -260,7 +260,9 @@ def lines_of(script: Path, planted: Planted) -> tuple[tuple[int, int], ...]:
 
 def table(index: dict[str, Planted]) -> str:
     """Return what is planted, in Markdown."""
-    rows = [("script", "on", "planted", "owner", "right to say", "line", "what helps", "")]
+    rows: list[tuple[str, ...]] = [
+        ("script", "on", "planted", "owner", "right to say", "line", "what helps", "")
+    ]
     rows += [
         (
             name,
