@@ -22,7 +22,6 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 from gpudash.trace.summary import Summary
-from workloads.standard_levers import usable_cores
 
 SCRIPTS = Path(__file__).parent / "causes"
 RANKS = 2
@@ -95,10 +94,21 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
         else:
             mended_while.unlink(missing_ok=True)
 
+    with ExitStack() as at_end:
+        if cause_of(script) == "others":
+            busy += at_end.enter_context(neighbours(last_core()))
+        at_end.callback(mended_while.unlink, missing_ok=True)
+        command = _command(script, device, mended_while, last_core())
+        yield at_end.enter_context(watched(command, limit_s, mend))
+
+
+@contextmanager
+def watched(
+    command: UserCommand, limit_s: float, mend: Callable[[str], None]
+) -> Iterator[WatchedCause]:
+    """Start a command under gpudash; end it."""
     # a job in the background ignores Ctrl-C, and so would the script
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    core = str(max(usable_cores() - 1, 0))
-    command = _command(script, device, mended_while, core)
     place, news = runs.begin(), News(quiet=True)
     children: list[Foreground] = []
 
@@ -107,9 +117,6 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
         return TrainingJob(command.name, children[0], place)
 
     with ExitStack() as at_end:
-        if cause_of(script) == "others":
-            busy += at_end.enter_context(_neighbours(core))
-        at_end.callback(mended_while.unlink, missing_ok=True)
         session = Session(plan_of(command), start_source=start)
         at_end.callback(session.close)
         session.start(news)
@@ -123,6 +130,10 @@ def watching(script: str, device: str, limit_s: float) -> Iterator[WatchedCause]
             session.close()
             children[0].wait()
             children[0].close()
+
+
+def last_core() -> str:
+    return str(max(os.sched_getaffinity(0)))
 
 
 def _command(script: str, device: str, mended_while: Path, core: str) -> UserCommand:
@@ -139,7 +150,7 @@ def _command(script: str, device: str, mended_while: Path, core: str) -> UserCom
 
 
 @contextmanager
-def _neighbours(core: str) -> Iterator[list[subprocess.Popen[bytes]]]:
+def neighbours(core: str) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Keep a core busy with two processes that are no part of the training."""
     busy = ("taskset", "-c", core, sys.executable, "-c", "while True: pass")
     processes = [subprocess.Popen(busy) for _ in range(2)]
