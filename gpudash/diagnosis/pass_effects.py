@@ -10,6 +10,7 @@ from gpudash.diagnosis.parts import Times
 from gpudash.diagnosis.profiled_step import Products, product_kernels, products_of
 from gpudash.protocol.inspections import Timing
 from gpudash.ranks.same_steps import WAIT
+from gpudash.trace.summary import Summary
 
 MORE_LAUNCHES = {"bf16": 0.6}
 """Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
@@ -22,6 +23,8 @@ LAUNCHED = 0.9
 """A rehearsal is bound by launches if the host is busy for this part of it."""
 REHEARSAL_ERROR = 0.05
 """Of what a rehearsal measures: caches and clocks differ from those within a step."""
+UPDATES = ("aten::_foreach", "aten::_fused")
+"""Operators of optimizers."""
 PASSES, FROZEN = ("forward", "backward"), ("frozen",)
 """Phases of the models that train, and of those without an optimizer."""
 
@@ -43,13 +46,11 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
     device_ms = max(change.times.device - update_ms, 0.0)
     launched = 0.0
     if profile is not None and profile.kernels:
-        products = product_kernels(profile)
+        products, launched = product_kernels(profile), _kept_launches(profile)
         products_ms = min(sum(one.ms for one in products), device_ms)
         others = (one for one in profile.kernels if one.module and one not in products)
         longest_ms = max((one.ms / one.count for one in others), default=0.0)
         others_ms = max(device_ms - products_ms - longest_ms * len(passes), 0.0)
-        launches = sum(one.count for one in profile.kernels)
-        launched = sum(one.count for one in products) / launches
     else:
         active, dram = step.sm_active_pct, step.dram_active_pct
         others_ms = device_ms * min(dram / active, 1.0) if active and dram is not None else 0.0
@@ -61,6 +62,15 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
         return played_ms(times._replace(launch=launch_ms, device=device_ms))
 
     return Outcome(play, source=source)
+
+
+def _kept_launches(profile: Summary) -> float:
+    """Return the part of the passes' launches that stays: products, and what no model launches."""
+    products = product_kernels(profile)
+    passes = [one for one in profile.kernels if not one.operator.startswith(UPDATES)]
+    has_modules = any(one.module for one in passes)
+    kept = (one for one in passes if one in products or (has_modules and not one.module))
+    return sum(one.count for one in kept) / max(sum(one.count for one in passes), 1.0)
 
 
 # ── faster products ─────────────────────────────────────────────────────────────────────

@@ -7,7 +7,7 @@ it is on the CPU.
 
 import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import perf_counter, thread_time
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ class _Compiler(_Stopwatch):
 COLLECTOR, COMPILER_TIME = _Collector(), _Compiler()
 
 
-class _Counters(NamedTuple):
+class Counters(NamedTuple):
     """What this thread has had so far."""
 
     at_s: float
@@ -78,13 +78,14 @@ class _Counters(NamedTuple):
 class HostTime:
     """Sums what iterations took, from `restart` on, on the thread that trains."""
 
-    def __init__(self) -> None:
+    def __init__(self, read: Callable[[], Counters] | None = None) -> None:
+        self._read = read or counters
         self.restart()
 
     def restart(self) -> None:
         self._busy_s = self._waited_s = 0.0
         self._fetch_s = self._fetch_cpu_s = self._start_s = self._own_s = 0.0
-        self._before = _counters()
+        self._before = self._read()
 
     def iterated(self, host_s: float, waited_s: float) -> None:
         """Add an iteration of `host_s`, of which it waited for batches."""
@@ -111,7 +112,7 @@ class HostTime:
     def shares_pct(self) -> dict[str, float]:
         """Return the owners' shares of the time since `restart`, and restart; {} if too short."""
         COMPILER_TIME.listen()
-        before, now = self._before, _counters()
+        before, now = self._before, self._read()
         wall_s = now.at_s - before.at_s
         if wall_s < SHARES_EVERY_S or not self._busy_s:
             return {}
@@ -149,11 +150,11 @@ def _owners_s(
     return {**owners, "code_pct": left_s}
 
 
-def _counters() -> _Counters:
+def counters() -> Counters:
     try:
         delay_s = int(SCHEDULER.read_bytes().split()[1]) * NS
     except (OSError, IndexError, ValueError):
         delay_s = None
-    return _Counters(
+    return Counters(
         perf_counter(), thread_time(), delay_s, COLLECTOR.spent_s, COMPILER_TIME.spent_s
     )
