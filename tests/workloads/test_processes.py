@@ -1,6 +1,8 @@
 """Several processes train what one would of all their samples."""
 
+import faulthandler
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from workloads.standard_levers import PROCESSES
 from workloads.training import Training
 
 STEPS = 4
+WAIT_S = 60.0
+"""Seconds that a rank waits for the other in a collective."""
 SMALL = {"num_workers": "0", "model_scale": "small"}
 OTHERS = {"bucket_cap_mb": "1", "gradient_as_bucket_view": "on", "static_graph": "on"}
 """Averages in another way, not to another mean."""
@@ -26,7 +30,10 @@ def train_rank(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return a rank's losses and weights; the levers of averaging change half-way."""
     torch.set_num_threads(1)  # the parent's threads were not forked
-    distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=count)
+    faulthandler.dump_traceback_later(2 * WAIT_S)  # say where it is, whatever it waits for there
+    distributed.init_process_group(
+        "gloo", f"file://{store}", timedelta(seconds=WAIT_S), rank=rank, world_size=count
+    )
     entry = find_workload(workload).of_processes()
     training = Training(entry, SMALL | levers, CPU, Processes(rank, count))
     losses = train(training, steps // 2)
@@ -42,7 +49,7 @@ def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, lis
     """Return what comes of two ranks."""
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
     with processes().Pool(2) as pool:
-        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=120)
+        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=4 * WAIT_S)
 
 
 def alone(workload: str, **levers: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
