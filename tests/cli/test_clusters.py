@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -185,8 +186,7 @@ shift 2 && exec "$@"
 def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
     if done(*PRIVATE, "mount -t tmpfs none /tmp").returncode:
         pytest.skip("no mount namespace can be had")
-    shared = Path(f"/var/tmp/gpudash-{os.getpid()}")
-    shared.mkdir(mode=0o700)
+    shared = Path(tempfile.mkdtemp(dir="/var/tmp"))
     if is_shared:
         monkeypatch.setenv("GPUDASH_RUN_DIR", str(shared))
     else:
