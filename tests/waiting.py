@@ -41,5 +41,4 @@ def done_without_path(
 def free_port() -> int:
     """Return a port of this machine that nobody listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+        return int(server.getsockname()[1])
