@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import distributed
 
+from tests.waiting import PATIENCE_S
 from tests.workloads.trainings import CPU, assert_same, processes, train, weights
 from workloads import CATALOGUE, find_workload
 from workloads.batches import Consecutive
@@ -18,8 +19,6 @@ from workloads.standard_levers import PROCESSES
 from workloads.training import Training
 
 STEPS = 4
-WAIT_S = 60.0
-"""Seconds that a rank waits for the other in a collective."""
 SMALL = {"num_workers": "0", "model_scale": "small"}
 OTHERS = {"bucket_cap_mb": "1", "gradient_as_bucket_view": "on", "static_graph": "on"}
 """Averages in another way, not to another mean."""
@@ -30,9 +29,9 @@ def train_rank(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return a rank's losses and weights; the levers of averaging change half-way."""
     torch.set_num_threads(1)  # the parent's threads were not forked
-    faulthandler.dump_traceback_later(2 * WAIT_S)  # say where it is, whatever it waits for there
+    faulthandler.dump_traceback_later(PATIENCE_S / 2)  # say where it is then
     distributed.init_process_group(
-        "gloo", f"file://{store}", timedelta(seconds=WAIT_S), rank=rank, world_size=count
+        "gloo", f"file://{store}", timedelta(seconds=PATIENCE_S / 4), rank=rank, world_size=count
     )
     entry = find_workload(workload).of_processes()
     training = Training(entry, SMALL | levers, CPU, Processes(rank, count))
@@ -49,7 +48,7 @@ def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, lis
     """Return what comes of two ranks."""
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
     with processes().Pool(2) as pool:
-        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=4 * WAIT_S)
+        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=PATIENCE_S)
 
 
 def alone(workload: str, **levers: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
