@@ -26,9 +26,6 @@ from tests.lives import turns
 from tests.script.toy_script import Dashboard, Script, connected, path, script
 from tests.waiting import until
 
-pytestmark = pytest.mark.usefixtures("quick")
-
-
 # ── reports ─────────────────────────────────────────────────────────────────────────────
 
 
