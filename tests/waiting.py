@@ -1,6 +1,7 @@
 """Wait for what comes sooner or later, on a machine as busy as it may be."""
 
 import os
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -35,3 +36,9 @@ def done_without_path(
     """Run a command to its end without our PYTHONPATH, which leads to this checkout."""
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return done(*words, cwd=cwd, timeout=timeout, env=clean | environment)
+
+
+def free_port() -> int:
+    """Return a port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

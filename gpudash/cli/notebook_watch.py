@@ -68,7 +68,9 @@ class Watch:
         self._session = Session(plan, start_source=start)
 
     def run(self) -> None:
-        self._session.start(self._news)
+        # the run's steps may be older than this process
+        age_s = time.time() - self._run.facts.started_s
+        self._session.start(self._news, time.monotonic() - age_s)
         while self._run.lives:
             self._note()
             ready, _, _ = select.select([sys.stdin, self._listener], [], [], LOOK_S)

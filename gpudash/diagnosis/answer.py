@@ -113,7 +113,7 @@ def find(
     `cores` may be used by the training. `profile` is of the present settings; its figures come
     first.
     """
-    if interruption(snapshot) is not None:
+    if interruption(snapshot) is not None and snapshot.doing != "idle":  # all steps have come
         return None
     step = of_slow_loader(recent_step(snapshot, cores, profile), snapshot.straggler)
     is_enough = snapshot.steps_since_break >= steps_needed(snapshot.step_ms_p50)

@@ -62,9 +62,12 @@ class Session(SessionThread):
 
     # ── requests, from any thread ───────────────────────────────────────────────────────
 
-    def start(self, listener: Listener) -> None:
-        """Call from the main thread. Raises WorkerError. A failed listener is not called again."""
-        self._begin(self._clock())
+    def start(self, listener: Listener, began_s: float | None = None) -> None:
+        """Call from the main thread. Raises WorkerError. A failed listener is not called again.
+
+        `began_s` is when the run began; None: it begins now.
+        """
+        self._begin(self._clock() if began_s is None else began_s)
         self._adopt(self._start_source(self.plan))
         self._listener = listener
         self._thread.start()

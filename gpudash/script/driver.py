@@ -39,9 +39,9 @@ from .training import FollowedLevers, ScriptTraining, job
 DUE_EVERY_S = 0.025
 """Seconds between two looks at the socket. A system call in each step would cost short steps more
 than some levers gain."""
-EXPECTED_S = 2.0
-"""Seconds that a new training is measured without a dashboard. One that connects within this time
-also gets the first steps."""
+MOST_KEPT = 5_000
+"""Steps that a new training is measured without a dashboard: it keeps them for the first one, which
+may take seconds to begin, however long a step takes."""
 LAST_STEPS_S = 0.2
 """Seconds that the process waits at its end for the device to finish the steps to be reported, and
 again for the loss of the last one."""
@@ -88,8 +88,7 @@ class Driver:
         self._line: SocketLine | None = None
         self._commands: CommandLoop | None = None
         self._reports: Reports | None = None  # while measuring
-        self._since_s = 0.0  # when measuring began
-        self._ready_s = 0.0  # … or the first step, if that is known
+        self._ready_s = 0.0  # when measuring began, or the first step if that is known
         self._offered: Offered | None = None  # as it was sent last
         self._aside: tuple[float, Aside] | None = None  # since when
         self._life: StateSender | None = None  # as the dashboard knows it
@@ -235,8 +234,7 @@ class Driver:
         assert losses is not None
         clock.finished()
         clock.counted()
-        self._since_s = time.monotonic()
-        self._ready_s = self._since_s if began_s is None else began_s
+        self._ready_s = time.monotonic() if began_s is None else began_s
         self._reports = Reports(
             clock,
             losses,
@@ -268,7 +266,7 @@ class Driver:
             self._serve()
         commands = self._commands
         if commands is None:
-            if self._reports is not None and time.monotonic() > self._since_s + EXPECTED_S:
+            if self._reports is not None and training.step >= MOST_KEPT:
                 self._stop_measuring()
             return
         commands.turn()

@@ -6,6 +6,7 @@ import re
 import shlex
 import signal
 import subprocess
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -185,15 +186,13 @@ shift 2 && exec "$@"
 def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
     if done(*PRIVATE, "mount -t tmpfs none /tmp").returncode:
         pytest.skip("no mount namespace can be had")
-    shared = Path(f"/var/tmp/gpudash-{os.getpid()}")
-    shared.mkdir(mode=0o700)
-    if is_shared:
-        monkeypatch.setenv("GPUDASH_RUN_DIR", str(shared))
-    else:
-        monkeypatch.delenv("GPUDASH_RUN_DIR")
-    (shared / "train.py").write_text("input()")
-    words = [*PRIVATE, TMP, "sh", shared, ROOT, *GPUDASH, "run", "train.py"]
-    try:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as shared:
+        if is_shared:
+            monkeypatch.setenv("GPUDASH_RUN_DIR", shared)
+        else:
+            monkeypatch.delenv("GPUDASH_RUN_DIR")
+        Path(shared, "train.py").write_text("input()")
+        words = [*PRIVATE, TMP, "sh", shared, ROOT, *GPUDASH, "run", "train.py"]
         with subprocess.Popen(
             words, cwd=shared, stdin=subprocess.PIPE, stderr=subprocess.PIPE
         ) as job:
@@ -203,13 +202,9 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
             else:
                 children = Path(f"/proc/{job.pid}/task/{job.pid}/children")
                 until(lambda: children.read_text().strip())  # the command has been started
-                assert str(shared) not in [run.facts.cwd for run in runs.living()]
+                assert shared not in [run.facts.cwd for run in runs.living()]
             job.communicate(b"\n", timeout=PATIENCE_S)
             assert job.returncode == 0
-    finally:
-        (shared / "train.py").unlink()
-        (shared / "old").rmdir()
-        shared.rmdir()
 
 
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):

@@ -174,6 +174,7 @@ def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
 
 
 def test_the_own_cost_is_measured_where_torch_is(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # other tests may leave no room on a GPU
     said = warm.python("-c", doctor.ASK_TORCH).stdout
     cost = checked(monkeypatch, "own cost", f"print({said!r})")
     most_us, phases_us = (float(word) for word in cost.detail.split() if word[0].isdigit())

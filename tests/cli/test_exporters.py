@@ -17,7 +17,8 @@ from gpudash.cli.options import OF_A_RUN
 from tests import waiting, worker_double
 from tests.cli.conftest import Refused
 from tests.sinks.test_otlp import Collector
-from tests.sinks.test_prometheus import free_port, samples, scrape
+from tests.sinks.test_prometheus import samples, scrape
+from tests.waiting import free_port
 
 ENDLESS = ("--interval", "0.1", "--device", "cpu")
 Process = subprocess.Popen[str]

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from unittest.mock import Mock
@@ -14,7 +13,7 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.cli.stdout import ask
 from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
-from tests.waiting import PATIENCE_S, done
+from tests.waiting import PATIENCE_S, done, free_port
 
 RUN = [*GPUDASH, "run"]
 TOKEN = "a token of the tests"
@@ -31,11 +30,6 @@ def token_file(tmp_path):
     path.write_text(TOKEN)
     path.chmod(0o600)
     return str(path)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def messages_of(path):

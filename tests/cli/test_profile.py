@@ -30,7 +30,6 @@ TRAIN = """
 import time
 import torch
 from torch import nn
-torch.set_num_threads(1)
 torch.manual_seed(0)
 model = nn.Linear(8, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.1)

@@ -15,7 +15,6 @@ import hashlib, sys, time
 from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset
-torch.set_num_threads(1)
 torch.manual_seed(0)
 count, batch_s, own_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
 

@@ -20,6 +20,7 @@ from gpudash.cli.main import main, parse
 from gpudash.compare import experiment, meter
 from tests import worker_double
 from tests.cli.conftest import ended, shows
+from tests.waiting import free_port
 from workloads import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +121,7 @@ def test_every_command_of_the_page_runs(
     for line in commands(page):
         if line in later:
             continue
-        words = shlex.split(line)[1:]
+        words = shlex.split(line.replace(":9742", f":{free_port()}"))[1:]
         verb, arguments = parse(words)
         quietly = any(getattr(arguments, option, None) for option in WITHOUT_SCREEN)
         if verb.name == "" and words and not quietly:

@@ -65,6 +65,7 @@ for _ in range(300):
     model(torch.randn(4, 16)).mean().backward()
     optimizer.step()
     time.sleep(0.002)
+del model  # as the group's last owner it may wait for ever
 distributed.destroy_process_group()
 """
 EPOCHS = 100

@@ -6,6 +6,7 @@ Ranks that die, and single processes, are doubles without torch.
 import signal
 import sys
 import sysconfig
+from operator import ne
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ SCRIPT = str(Path(__file__).with_name("hangs.py"))
 DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
 TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
+SILENCES = "no rank has finished a step", "steps come again;"
+"""How a silence's begin and end are told."""
 
 
 class Trains(Screen):
@@ -81,14 +84,15 @@ def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
     assert late.startswith("rank 1 is in load (hangs.py:")
     assert other.startswith("rank 0 waits in backward (hangs.py:")
     assert any(line.endswith(" load") for line in screen.log)
-    assert sum("no rank has finished a step" in line for line in screen.log) == 1
-    assert sum(line.startswith("steps come again; for ") for line in screen.log) == 1
+    told = [line.partition(" for ")[0] for line in screen.log if line.startswith(SILENCES)]
+    assert told[:2] == [*SILENCES]
+    assert all(map(ne, told, told[1:]))  # a busy machine may be silent once more
     assert "trained on" in screen.output  # every rank went on, unharmed, to the end
     assert screen.newest.state == "finished"
 
 
 def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
-    torchrun = (TORCHRUN, "--nproc-per-node=2", "--max-restarts=1")
+    torchrun = (TORCHRUN, "--standalone", "--nproc-per-node=2", "--max-restarts=1")
     words = (*torchrun, DOUBLE, "--steps", "60", "--dies")
     screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
     assert screen.newest.state == "finished"

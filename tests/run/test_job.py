@@ -319,13 +319,16 @@ def test_a_restart_that_undoes_lever_changes_is_reported(run):
 
 def test_the_end_has_the_time_of_the_trainings_end(run):
     program = (
-        f"import subprocess, sys, time; subprocess.run([sys.executable, {TRAINING!r}, '--steps', "
-        "'100']); time.sleep(0.3)"
+        f"import subprocess, sys; subprocess.run([sys.executable, {TRAINING!r}, '--steps', "
+        "'100']); input()"
     )
     watched = run("-c", program)
+    watched.first("parted")
+    ends_s = time.monotonic()
+    watched.held.type("\n")
     watched.end()
     (finished,) = watched.bodies("finished")
-    assert finished.at_s - finished.trained_until_s >= 0.2
+    assert finished.trained_until_s < ends_s < finished.at_s
 
 
 def test_a_process_without_the_protocol_is_reported_and_does_no_harm(run):

@@ -5,7 +5,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,19 @@ from gpudash.run.command_process import attach, keep
 from gpudash.run.keeper import Messages, message
 from gpudash.run.user_command import UserCommand
 from tests.waiting import until
+
+
+@pytest.fixture
+def changed_keeper(monkeypatch, tmp_path):
+    """Return a function that has keepers begin with these lines, which change what they see."""
+
+    def begin_with(lines):
+        program = tmp_path / "keeper.py"
+        runs = f"import runpy; runpy.run_path({keeper.__file__!r}, run_name='__main__')"
+        program.write_text(f"{lines}\n{runs}")
+        monkeypatch.setattr(keeper, "__file__", str(program))
+
+    return begin_with
 
 
 def start(place, code, *arguments):
@@ -157,7 +169,12 @@ def attached(place):
     return until(lambda: quietly(attach, place.path, "train.py"))
 
 
-def test_a_dashboard_may_leave_and_come_back_after_the_end(place):
+STANDING, LEAPING = "lambda: 0.0", f"itertools.count(0.0, {keeper.LINGER_S + 1}).__next__"
+"""Clocks of a keeper: what it does only after a while it never does, or does at once."""
+
+
+def test_a_dashboard_may_leave_and_come_back_after_the_end(place, changed_keeper):
+    changed_keeper(f"import time; time.monotonic = {STANDING}")
     held = start(place, "input(); print('over')")
     until(runs.living)
     held.close()
@@ -165,18 +182,19 @@ def test_a_dashboard_may_leave_and_come_back_after_the_end(place):
     typed(again, "\n")
     again.over = False  # it did not see the end: somebody may still want to
     again.close()
-    assert b"over" in output(attached(place))
+    last = attached(place)
+    assert b"over" in output(last)
+    last.close()
 
 
-@pytest.mark.parametrize("knows_the_end", [True, False])
-def test_a_keeper_without_dashboards_ends_by_itself(place, knows_the_end):
-    held = start(place, "print('over')")
-    output(held)
-    ended_s = time.monotonic()
+@pytest.mark.parametrize(("knows_the_end", "clock"), [(True, STANDING), (False, LEAPING)])
+def test_a_keeper_without_dashboards_ends_by_itself(place, changed_keeper, knows_the_end, clock):
+    changed_keeper(f"import itertools, time; time.monotonic = {clock}")
+    held = start(place, "input(); print('over')")
+    typed(held, "\n")
     held.over = knows_the_end  # a dashboard that does not know of the end leaves in silence
     held.close()
     until(lambda: not place.path.exists())
-    assert (time.monotonic() - ended_s < keeper.LINGER_S / 2) is knows_the_end
 
 
 def test_100_mb_of_output_are_drained_and_take_no_memory(place):
@@ -209,18 +227,8 @@ def test_a_killed_keeper_is_reported(place):
     assert not place.path.exists()
 
 
-AS_ANOTHER_USER = """
-import os, runpy, sys
-us = os.geteuid()
-os.geteuid = lambda: us + 1
-runpy.run_path({keeper!r}, run_name="__main__")
-"""
-
-
-def test_a_keeper_disconnects_another_user(place, monkeypatch, tmp_path):
-    program = tmp_path / "keeper.py"
-    program.write_text(AS_ANOTHER_USER.format(keeper=keeper.__file__))
-    monkeypatch.setattr(keeper, "__file__", str(program))
+def test_a_keeper_disconnects_another_user(place, changed_keeper):
+    changed_keeper("import os; us = os.geteuid(); os.geteuid = lambda: us + 1")
     held = start(place, "print('a secret')")
     assert output(held) == b""
     assert held.lost

@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from gpudash.instrument import patching
 from tests.script.toy import results, watched
 
-torch.set_num_threads(1)
 CASES = {}
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from tests.script.toy_script import connected, script
 from tests.warm import python
-from tests.workloads.trainings import one_thread
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +24,6 @@ def results_of(tmp_path_factory, worker_id):
         return json.loads(path.read_text())
 
     return read
-
-
-@pytest.fixture
-def quick():
-    """Compute on one thread."""
-    with one_thread():
-        yield
 
 
 @pytest.fixture

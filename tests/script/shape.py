@@ -14,7 +14,6 @@ from gpudash.metrics import phases_ms
 from gpudash.script import batches, counting, declared, meter, passes, steps
 from tests.script.toy import results, watched
 
-torch.set_num_threads(1)
 SHAPES = {}
 ACTS_S = 0.005
 """How long a training acts before it learns."""

@@ -26,9 +26,6 @@ from tests.lives import turns
 from tests.script.toy_script import Dashboard, Script, connected, path, script
 from tests.waiting import until
 
-pytestmark = pytest.mark.usefixtures("quick")
-
-
 # ── reports ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -62,10 +59,10 @@ def test_later_findings_are_reported(training, tmp_path) -> None:
     assert "4 backward passes a step" in dashboard.of(Offered)[-1].found
 
 
-def test_without_a_dashboard_only_the_first_seconds_are_measured(training, monkeypatch) -> None:
+def test_without_a_dashboard_only_the_first_steps_are_measured(training, monkeypatch) -> None:
     training.until(lambda: training.steps == 3)
     assert training.active
-    monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
+    monkeypatch.setattr(driver_module, "MOST_KEPT", 0)
     training.until(lambda: not training.active)
 
 
@@ -97,7 +94,7 @@ def test_a_first_step_that_was_declared_begins_when_it_was(tmp_path) -> None:
 
 
 def test_a_late_dashboard_gets_the_steps_from_then_on(training, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(driver_module, "EXPECTED_S", 0.0)
+    monkeypatch.setattr(driver_module, "MOST_KEPT", 0)
     training.until(lambda: not training.active)
     training.goes_on()
     unseen = training.steps

@@ -22,9 +22,6 @@ from gpudash.training.command_loop import CommandLoop
 from tests.answers import blocks
 from tests.script.toy_script import Dashboard, answered, connected, path, script
 
-pytestmark = pytest.mark.usefixtures("quick")
-
-
 LONG = blocks(1, 1, {"precision": "bf16"}, {}, min_steps=10**6)
 
 

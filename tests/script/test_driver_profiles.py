@@ -18,8 +18,6 @@ from gpudash.protocol.training import Progress, Refused
 from tests.script.toy_script import Dashboard, path
 from tests.waiting import until
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 def is_counting() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0

@@ -22,7 +22,6 @@ from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import NewestCall
 from tests.script.toy import results, watched
 
-torch.set_num_threads(1)
 CASES = {}
 BATCH = torch.ones(8, 8)
 OTHERS = "another thread trains too: its steps are not counted"

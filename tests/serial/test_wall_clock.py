@@ -5,7 +5,7 @@ a busy machine takes from them is told like a sleep. Everything is compared as a
 """
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,17 +17,10 @@ from gpudash.ranks.normalise import Normaliser
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
 from tests.scripted_run import started
 from tests.worker.in_process import FakeEntry, Run
-from tests.workloads.trainings import one_thread
 from workloads.levers import Value
 
 STEPS = 200
 PHASE_S, OUTSIDE_S = 0.004, 0.002
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @dataclass

@@ -19,7 +19,7 @@ from gpudash.errors import RecordingError, UsageError
 from gpudash.sinks import otlp
 from gpudash.sinks.otlp import EVERY_S, Otlp
 from tests.sinks.exporting import BEGAN_UTC, ORIGIN, answer, exported, h200, recorded, row
-from tests.sinks.test_prometheus import free_port
+from tests.waiting import free_port
 
 ROWS = int(EVERY_S / 0.5)
 """In the time between two messages."""

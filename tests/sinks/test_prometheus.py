@@ -17,14 +17,9 @@ from gpudash.sinks.prometheus import MOST_READERS, PATIENCE_S, Prometheus
 from tests.lives import said
 from tests.scripted_run import started
 from tests.sinks.exporting import OF_GPU, answer, origin, row
+from tests.waiting import free_port
 
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
 import ctypes
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,8 +30,11 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
 def driver(
     library: Path, load: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Driver:
-    """The stand-in loaded into the bindings of this process, showing two healthy GPUs."""
-    load(library)
+    """The stand-in loaded into the bindings of this process, showing two healthy GPUs.
+
+    A copy of it: what one test leaves open or closes twice, the library of another never knows.
+    """
+    load(shutil.copy(library, tmp_path / "driver.so"))
     monkeypatch.setenv("NVML_SHIM", str(tmp_path / "gpu"))
     return Driver(tmp_path / "gpu")
 
@@ -47,4 +51,4 @@ def stream(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
     monkeypatch.setattr(sampler, "RANKS_S", SLOW_S)
     monkeypatch.setattr(sampler, "list_gpus", opened.list_gpus)
     yield opened
-    opened.sampler.stop(PATIENCE_S)  # what is left open belongs to the next test too
+    opened.sampler.stop(PATIENCE_S)  # its threads would ask the next test's driver

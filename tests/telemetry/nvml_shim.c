@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SUCCESS = 0, NOT_FOUND = 6, INVALID = 2 };
+enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID = 2, NOT_FOUND = 6 };
 #define MIG 100 /* handles are device + 1; the slice's is MIG + 1 */
 
 static int device_of(void *handle) { return (int)(intptr_t)handle - 1; }
@@ -96,6 +96,7 @@ static double now_ms(void) {
 }
 
 static int connections, generation;
+static pthread_mutex_t counting = PTHREAD_MUTEX_INITIALIZER; /* threads open and close at once */
 
 /* Log the call, take its time, and return its error if it is to have one. */
 static int begin(const char *function, int device) {
@@ -125,11 +126,21 @@ static int begin(const char *function, int device) {
 int nvmlInitWithFlags(unsigned flags) {
     (void)flags;
     BEGIN(-1);
+    pthread_mutex_lock(&counting);
     if (!connections++) generation = (int)number(-1, 0, "generation");
+    pthread_mutex_unlock(&counting);
     return SUCCESS;
 }
 
-int nvmlShutdown(void) { connections--; BEGIN(-1); return SUCCESS; }
+int nvmlShutdown(void) {
+    pthread_mutex_lock(&counting);
+    int was_open = connections > 0;
+    connections -= was_open;
+    pthread_mutex_unlock(&counting);
+    BEGIN(-1);
+    return was_open ? SUCCESS : UNINITIALIZED;
+}
+
 const char *nvmlErrorString(int code) { (void)code; return "something else"; }
 
 int nvmlSystemGetDriverVersion(char *version, unsigned size) {

@@ -1,7 +1,5 @@
 """Every command gets one answer with its id, whatever a workload or a script is doing."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from gpudash.protocol.commands import (
@@ -21,15 +19,8 @@ from gpudash.protocol.training import BlocksEnded, Progress, Refused
 from tests.answers import answered_by, blocks, check
 from tests.script.toy_script import Dashboard, answered, path, script
 from tests.worker.in_process import FITS_3, Run
-from tests.workloads.trainings import one_thread
 
 Cases = dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]]
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 def profile(number: int, where: str = "trace.json") -> Profile:

@@ -151,7 +151,8 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.until(row(1, "pipelined=off batch_size=2"))  # numbers in the table
     screen.until(r"measuring … \d+ of|-BOUND|(?i:limited by|unclear)")
-    worker = psutil.Process(screen.program.pid).children()[0]
+    program = psutil.Process(screen.program.pid)
+    (worker,) = program.children()
 
     screen.press("p")
     screen.until(r"pipelined +(off → )?\[on\]")
@@ -161,7 +162,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("u")
     screen.until(r"batch_size +\[2\] ")
     assert worker.is_running()
-    assert psutil.Process(screen.program.pid).children()[0].pid == worker.pid
+    assert program.children() == [worker]
 
     screen.press("r")
     screen.until("record to")
@@ -173,7 +174,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("r")
     screen.until(r"(?s)^(?!.*REC )")
 
-    assert psutil.Process(screen.program.pid).memory_info().rss < 80e6
+    assert program.memory_info().rss < worker.memory_info().rss / 4  # which has torch
     screen.press("q")
     assert screen.end() == 0
     assert not worker.is_running()

@@ -1,17 +1,9 @@
 """What the tests of the workloads share."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.workloads.trainings import COUNT, one_thread
+from tests.workloads.trainings import COUNT
 from workloads.jpeg_files import JpegFiles
-
-
-@pytest.fixture(autouse=True)
-def quick() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="session")

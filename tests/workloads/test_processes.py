@@ -1,12 +1,15 @@
 """Several processes train what one would of all their samples."""
 
+import faulthandler
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 from torch import distributed
 
+from tests.waiting import PATIENCE_S
 from tests.workloads.trainings import CPU, assert_same, processes, train, weights
 from workloads import CATALOGUE, find_workload
 from workloads.batches import Consecutive
@@ -26,7 +29,10 @@ def train_rank(
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return a rank's losses and weights; the levers of averaging change half-way."""
     torch.set_num_threads(1)  # the parent's threads were not forked
-    distributed.init_process_group("gloo", f"file://{store}", rank=rank, world_size=count)
+    faulthandler.dump_traceback_later(PATIENCE_S / 2)  # say where it is then
+    distributed.init_process_group(
+        "gloo", f"file://{store}", timedelta(seconds=PATIENCE_S / 4), rank=rank, world_size=count
+    )
     entry = find_workload(workload).of_processes()
     training = Training(entry, SMALL | levers, CPU, Processes(rank, count))
     losses = train(training, steps // 2)
@@ -42,7 +48,7 @@ def together(folder: Path, workload: str, **levers: str) -> list[tuple[list, lis
     """Return what comes of two ranks."""
     each = [(rank, 2, folder / "store", workload, levers, STEPS) for rank in range(2)]
     with processes().Pool(2) as pool:
-        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=120)
+        return pool.starmap_async(train_rank, each, chunksize=1).get(timeout=PATIENCE_S)
 
 
 def alone(workload: str, **levers: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:

@@ -61,15 +61,6 @@ def processes() -> BaseContext:
     return START if torch.cuda.is_available() else multiprocessing.get_context("fork")
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Tiny tensors gain nothing from more, and a busy machine loses much."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Operators(TorchDispatchMode):
     """Notes the operators that run."""
 
