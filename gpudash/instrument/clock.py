@@ -47,6 +47,8 @@ COLLECTIVES_EVERY_S = 0.5
 """Seconds between two iterations whose collectives are timed: they are reported no more often."""
 WAIT = "communication"
 """The phases in which the computation may wait for collectives."""
+LEARNS = ("backward", WAIT)
+"""The phases of a backward pass."""
 NOTHING: Mapping[str, float] = {}
 
 # not frozen: that takes a microsecond a step; nobody changes one
@@ -135,6 +137,7 @@ class Clock(Generic[TimestampT]):
         self._names: list[str] = []  # of the marks of the iteration in progress
         self._recorded: list[TimestampT] = []  # timestamps of these marks, if measured
         self._measured = False  # this iteration's phases are measured
+        self._learns_since_s: float | None = None  # wall less CPU time, in a backward pass
         self._split: _Split[TimestampT] | None = None
         self._iterations: deque[_Iteration[TimestampT] | UntimedSteps] = deque()
         self._first: list[tuple[FinishedStep, Tensor | None]] = []  # that began before this clock
@@ -199,7 +202,7 @@ class Clock(Generic[TimestampT]):
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
-        self._names, self._recorded = [], []
+        self._names, self._recorded, self._learns_since_s = [], [], None
         self._measured = self._phases_left > 0
         self._decide_on_collectives()
         self._phases_left -= self._measured
@@ -273,7 +276,7 @@ class Clock(Generic[TimestampT]):
             )
         )
         self._after = None
-        self.host.iterated(split.ended_s - split.began_s, data_s)
+        self.host.iterated(split.ended_s - split.began_s, data_s, count, is_seen=split.measured)
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
@@ -309,6 +312,9 @@ class Clock(Generic[TimestampT]):
 
     def _mark(self, name: str, /) -> None:
         called_s = perf_counter()
+        if self._learns_since_s is not None:  # autograd's own thread may have done that
+            self.host.elsewhere(called_s - time.thread_time() - self._learns_since_s)
+        self._learns_since_s = called_s - time.thread_time() if name in LEARNS else None
         self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s
@@ -375,7 +381,7 @@ class Clock(Generic[TimestampT]):
         )
         if step is not None:
             self._after = None
-        self.host.iterated(ended_s - self.began_s, data_s)
+        self.host.iterated(ended_s - self.began_s, data_s, count, is_seen=self._measured)
         self.spent_s += self._now() - ended_s
 
     def end_first(

@@ -7,61 +7,75 @@ it is on the CPU.
 
 import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator
+from operator import methodcaller
 from pathlib import Path
 from time import perf_counter, thread_time
+from types import MethodType
 from typing import Any, NamedTuple
 
 SCHEDULER = Path("/proc/thread-self/schedstat")
 NS = 1e-9
+MOST_COLLECTIONS = 10_000
+"""Of them the time is kept until somebody asks."""
 SHARES_EVERY_S = 0.5
 """Over so much time shares are taken at least: the scheduler's figures come in ticks."""
 COMPILER = "torch._dynamo.callback"
 
 
-class _Stopwatch:
-    """How long something took in this process so far."""
+class _Collector:
+    """Times Python's garbage collector, which stops all threads.
+
+    What it calls has no bytecode: a Ctrl-C that came while it collected would be raised in there,
+    and is lost where nothing can raise. So `getattr(self, "start", …)` reads a property in C, which
+    has an iterator in C put the time into `moments`.
+    """
+
+    start = stop = property(methodcaller("note"))
 
     def __init__(self) -> None:
-        self.spent_s = 0.0
-        self._began_s: float | None = None
+        self._moments = deque[float](maxlen=2 * MOST_COLLECTIONS)
+        moments: Iterator[float] = iter(perf_counter, None)
+        self.note = map(self._moments.append, moments).__next__
+        self._spent_s = 0.0
+        gc.callbacks.append(MethodType(getattr, self))
 
-    def begin(self, *_: object) -> None:
-        self._began_s = perf_counter()
-
-    def end(self, *_: object) -> None:
-        if self._began_s is not None:
-            self.spent_s += perf_counter() - self._began_s
-            self._began_s = None
-
-
-class _Collector(_Stopwatch):
-    """Times Python's garbage collector, which stops all threads."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        gc.callbacks.append(self._heard)
-
-    def _heard(self, phase: str, _about: Mapping[str, int]) -> None:
-        (self.begin if phase == "start" else self.end)()
+    def spent_s(self) -> float:
+        """Return how long it took so far, without the collection that goes on."""
+        while len(self._moments) > 1:
+            began_s, ended_s = self._moments.popleft(), self._moments.popleft()
+            self._spent_s += ended_s - began_s
+        return self._spent_s
 
 
-class _Compiler(_Stopwatch):
+class _Compiler:
     """Times Dynamo, from when a script has imported it; older ones do not tell."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.spent_s = self.spent_cpu_s = 0.0
+        self._began: tuple[float, float] | None = None
         self._is_heard = False
 
     def listen(self) -> None:
         handler: Any = getattr(sys.modules.get(COMPILER), "callback_handler", None)
         if handler is not None and not self._is_heard:
             self._is_heard = True
-            handler.register_start_callback(self.begin)
-            handler.register_end_callback(self.end)
+            handler.register_start_callback(self._begin)
+            handler.register_end_callback(self._end)
+
+    def _begin(self, *_: object) -> None:
+        self._began = perf_counter(), thread_time()
+
+    def _end(self, *_: object) -> None:
+        if self._began is not None:
+            began_s, began_cpu_s = self._began
+            self.spent_s += perf_counter() - began_s
+            self.spent_cpu_s += thread_time() - began_cpu_s
+            self._began = None
 
 
-COLLECTOR, COMPILER_TIME = _Collector(), _Compiler()
+COLLECTS, COMPILES = _Collector(), _Compiler()
 
 
 class Counters(NamedTuple):
@@ -69,10 +83,25 @@ class Counters(NamedTuple):
 
     at_s: float
     cpu_s: float
-    delay_s: float | None
+    delay_s: float | None = 0.0
     """It was ready to run, and had no core; None where the kernel does not count it."""
-    collected_s: float
-    compiled_s: float
+    collected_s: float = 0.0
+    compiled_s: float = 0.0
+    compiled_cpu_s: float = 0.0
+    """Of that on the CPU: the rest waits for processes that compile."""
+
+
+def since(before: Counters, now: Counters) -> Counters:
+    """Return what was spent between the two."""
+    is_known = before.delay_s is not None and now.delay_s is not None
+    return Counters(
+        at_s=now.at_s - before.at_s,
+        cpu_s=now.cpu_s - before.cpu_s,
+        delay_s=(now.delay_s or 0.0) - (before.delay_s or 0.0) if is_known else None,
+        collected_s=now.collected_s - before.collected_s,
+        compiled_s=now.compiled_s - before.compiled_s,
+        compiled_cpu_s=now.compiled_cpu_s - before.compiled_cpu_s,
+    )
 
 
 class HostTime:
@@ -80,20 +109,34 @@ class HostTime:
 
     def __init__(self, read: Callable[[], Counters] | None = None) -> None:
         self._read = read or counters
+        self._elsewhere_share = 0.0  # s a step
         self.restart()
 
     def restart(self) -> None:
         self._busy_s = self._waited_s = 0.0
-        self._fetch_s = self._fetch_cpu_s = self._start_s = self._own_s = 0.0
+        self._steps = self._seen_steps = 0
+        self._elsewhere_s = self._own_s = 0.0
+        self._fetches, self._fetch_s, self._fetch_cpu_s, self._start_s = 0, 0.0, 0.0, 0.0
         self._before = self._read()
 
-    def iterated(self, host_s: float, waited_s: float) -> None:
-        """Add an iteration of `host_s`, of which it waited for batches."""
+    def iterated(self, host_s: float, waited_s: float, steps: int, *, is_seen: bool) -> None:
+        """Add iterations of `host_s`, of which it waited for batches; whether marks saw them."""
         self._busy_s += host_s - waited_s
         self._waited_s += waited_s
+        self._steps += steps
+        self._seen_steps += steps * is_seen
 
-    def fetched(self, wall_s: float, cpu_s: float) -> None:
-        """Note what some of the waits for a batch took, and how much of it on the CPU."""
+    def elsewhere(self, off_s: float) -> None:
+        """Note how long a step that marks see waited for another thread: autograd's."""
+        self._elsewhere_s += off_s
+
+    def fetched(self, wall_s: float, cpu_s: float, *, is_first: bool = False) -> None:
+        """Note what a wait for a batch took, how much of it on the CPU, and if an epoch began."""
+        if is_first:
+            usual_s = self._fetch_s / self._fetches if self._fetches else 0.0
+            self._start_s += max(wall_s - usual_s, 0.0)
+            return
+        self._fetches += 1
         self._fetch_s += wall_s
         self._fetch_cpu_s += cpu_s
 
@@ -105,49 +148,38 @@ class HostTime:
         """Not count what gpudash itself used between two iterations."""
         self._own_s += cpu_s
 
-    @property
-    def _fetch_cpu_share(self) -> float:
-        return min(self._fetch_cpu_s / self._fetch_s, 1.0) if self._fetch_s else 0.0
-
     def shares_pct(self) -> dict[str, float]:
         """Return the owners' shares of the time since `restart`, and restart; {} if too short."""
-        COMPILER_TIME.listen()
-        before, now = self._before, self._read()
-        wall_s = now.at_s - before.at_s
-        if wall_s < SHARES_EVERY_S or not self._busy_s:
+        COMPILES.listen()
+        spent = since(self._before, self._read())
+        if spent.at_s < SHARES_EVERY_S or not self._busy_s:
             return {}
-        owners = _owners_s(
-            self._busy_s,
-            max(self._waited_s - self._start_s, 0.0) * self._fetch_cpu_share,
-            now.cpu_s - before.cpu_s - self._own_s,
-            None if now.delay_s is None or before.delay_s is None else now.delay_s - before.delay_s,
-            now.collected_s - before.collected_s,
-            now.compiled_s - before.compiled_s,
-        )
-        owners["loader_start_pct"] = self._start_s
+        if self._seen_steps:
+            self._elsewhere_share = self._elsewhere_s / self._seen_steps
+        start_s = min(self._start_s, self._waited_s)
+        fetch_cpu = min(self._fetch_cpu_s / self._fetch_s, 1.0) if self._fetch_s else 0.0
+        unpack_s = (self._waited_s - start_s) * fetch_cpu
+        cpu_s = max(spent.cpu_s - self._own_s - unpack_s, 0.0)
+        elsewhere_s = self._steps * self._elsewhere_share
+        owners = {"loader_start_pct": start_s, "unpack_pct": unpack_s}
+        owners |= _owners_s(self._busy_s, elsewhere_s, spent._replace(cpu_s=cpu_s))
         self.restart()
-        return {name: min(100 * spent_s / wall_s, 100.0) for name, spent_s in owners.items()}
+        return {name: min(100 * one_s / spent.at_s, 100.0) for name, one_s in owners.items()}
 
 
-def _owners_s(
-    busy_s: float,
-    unpack_s: float,
-    cpu_s: float,
-    delay_s: float | None,
-    collected_s: float,
-    compiled_s: float,
-) -> dict[str, float]:
-    """Divide the time of iterations beside their waits for batches, and what unpacks those."""
-    off_s = max(busy_s - max(cpu_s - unpack_s, 0.0), 0.0)
-    owners = {"unpack_pct": unpack_s}
-    if delay_s is not None:
-        owners["no_core_pct"] = min(delay_s, off_s)
-        owners["blocked_pct"] = off_s - owners["no_core_pct"]
-    left_s = busy_s - off_s
-    for name, spent_s in (("gc_pct", collected_s), ("compile_pct", compiled_s)):
-        owners[name] = min(spent_s, left_s)
-        left_s -= owners[name]
-    return {**owners, "code_pct": left_s}
+def _owners_s(busy_s: float, elsewhere_s: float, spent: Counters) -> dict[str, float]:
+    """Divide the time of iterations beside their waits for batches."""
+    off_s = max(busy_s - spent.cpu_s, 0.0)
+    compiled_s = min(spent.compiled_s, busy_s)
+    waits_s = max(off_s - elsewhere_s - (spent.compiled_s - spent.compiled_cpu_s), 0.0)
+    owners = {}
+    if spent.delay_s is not None:
+        owners["no_core_pct"] = min(spent.delay_s, waits_s)
+        owners["blocked_pct"] = waits_s - owners["no_core_pct"]
+    owners["compile_pct"] = compiled_s
+    left_s = max(busy_s - waits_s - compiled_s, 0.0)
+    owners["gc_pct"] = min(spent.collected_s, left_s)
+    return {**owners, "code_pct": left_s - owners["gc_pct"]}
 
 
 def counters() -> Counters:
@@ -156,5 +188,10 @@ def counters() -> Counters:
     except (OSError, IndexError, ValueError):
         delay_s = None
     return Counters(
-        perf_counter(), thread_time(), delay_s, COLLECTOR.spent_s, COMPILER_TIME.spent_s
+        perf_counter(),
+        thread_time(),
+        delay_s,
+        COLLECTS.spent_s(),
+        COMPILES.spent_s,
+        COMPILES.spent_cpu_s,
     )

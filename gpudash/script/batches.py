@@ -67,7 +67,7 @@ def _arrived(steps: Steps, iterator: Any, batch: Any, asked_s: float | None) -> 
     now, meter, feeds = time.monotonic(), steps.meter, steps.feeds
     meter.counting.fetching = False
     tally, is_skipping = meter.tally, meter.mode.is_skipping
-    tally.data_s += meter.waited_s(asked_s)
+    tally.data_s += meter.waited_s(asked_s, is_first=not feeds.is_of(iterator))
     tally.batches += 1
     size = first_dimension(batch)
     tally.newest, tally.fetched = size or 0, total(tally.fetched, size)

@@ -158,13 +158,17 @@ class Meter:
         """Note that a batch is asked for."""
         self.asked_s, self._asked_cpu_s = time.monotonic(), time.thread_time()
 
-    def waited_s(self, asked_s: float | None) -> float:
-        """Return how long the batch took, since `asked_s` if not since `ask`."""
+    def waited_s(self, asked_s: float | None, *, is_first: bool = False) -> float:
+        """Return how long the batch took, since `asked_s` if not since `ask`.
+
+        Is it the first one of an epoch?
+        """
         if asked_s is not None:
             return time.monotonic() - asked_s
         waited_s = time.monotonic() - self.asked_s
         if self.clock is not None:
-            self.clock.host.fetched(waited_s, time.thread_time() - self._asked_cpu_s)
+            cpu_s = time.thread_time() - self._asked_cpu_s
+            self.clock.host.fetched(waited_s, cpu_s, is_first=is_first)
         return waited_s
 
     # ── ends of steps ───────────────────────────────────────────────────────────────────

@@ -1,27 +1,30 @@
 """The time of the thread that trains, divided among its owners."""
 
 import gc
+import subprocess
+import sys
 import time
 
 import pytest
 
 from gpudash.instrument.host_time import Counters, HostTime, counters
 
-BEGIN = Counters(at_s=100.0, cpu_s=7.0, delay_s=3.0, collected_s=1.0, compiled_s=0.5)
+BEGIN = Counters(100.0, 7.0, 3.0, 1.0, 0.5, 0.5)
 
 
-def shares(spent, *, host_s=1.0, waited_s=0.0, meanwhile=lambda _: None):
+def shares(spent, *, host_s=1.0, waited_s=0.0, steps=1, is_seen=True, meanwhile=lambda _: None):
     """What a second is divided into, in which the thread had so much of each counter."""
     after = Counters(*(None if None in one else sum(one) for one in zip(BEGIN, spent, strict=True)))
     readings = iter((BEGIN, after, after))
     host = HostTime(lambda: next(readings))
-    host.iterated(host_s, waited_s)
+    host.iterated(host_s, waited_s, steps, is_seen=is_seen)
     meanwhile(host)
     return host.shares_pct()
 
 
-def had(*, cpu_s, delay_s=0.0, collected_s=0.0, compiled_s=0.0, wall_s=1.0):
-    return wall_s, cpu_s, delay_s, collected_s, compiled_s
+def had(*, cpu_s, delay_s=0.0, collected_s=0.0, compiled_s=0.0, compiled_cpu_s=None, wall_s=1.0):
+    compiled_cpu_s = compiled_s if compiled_cpu_s is None else compiled_cpu_s
+    return wall_s, cpu_s, delay_s, collected_s, compiled_s, compiled_cpu_s
 
 
 @pytest.mark.parametrize(
@@ -34,8 +37,12 @@ def had(*, cpu_s, delay_s=0.0, collected_s=0.0, compiled_s=0.0, wall_s=1.0):
         (had(cpu_s=1.0, collected_s=0.3), {"gc_pct": 30, "code_pct": 70}),
         (had(cpu_s=1.0, compiled_s=0.8), {"compile_pct": 80, "code_pct": 20}),
         (
-            had(cpu_s=0.5, collected_s=0.4, compiled_s=0.4),
-            {"gc_pct": 40, "compile_pct": 10, "blocked_pct": 50},
+            had(cpu_s=0.5, collected_s=0.1, compiled_s=0.4),
+            {"gc_pct": 10, "compile_pct": 40, "blocked_pct": 50},
+        ),
+        (  # processes compile, and the thread waits for them
+            had(cpu_s=0.3, compiled_s=0.8, compiled_cpu_s=0.1),
+            {"compile_pct": 80, "code_pct": 20},
         ),
     ],
 )
@@ -66,13 +73,31 @@ def test_the_start_of_a_loader_is_a_part_of_the_wait_and_is_not_unpacked():
     assert (found["loader_start_pct"], found["unpack_pct"]) == pytest.approx((30, 10))
 
 
+def test_the_first_batch_of_an_epoch_starts_it_by_what_it_takes_longer_than_others():
+    def fetches(host):
+        host.fetched(wall_s=0.1, cpu_s=0.0)
+        host.fetched(wall_s=0.3, cpu_s=0.2, is_first=True)
+
+    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=fetches)
+    assert found["loader_start_pct"] == pytest.approx(20)
+
+
+def test_a_backward_pass_in_autograds_thread_is_not_blocked_and_told_by_the_steps_that_show_it():
+    def learns(host):
+        host.elsewhere(0.1)
+        host.iterated(0.0, 0.0, 3, is_seen=False)
+
+    found = shares(had(cpu_s=0.5), meanwhile=learns)
+    assert (found["code_pct"], found["blocked_pct"]) == pytest.approx((90, 10))
+
+
 def test_gpudash_itself_is_left_out():
     found = shares(had(cpu_s=0.6), host_s=0.5, meanwhile=lambda host: host.leave_out(0.1))
     assert (found["code_pct"], found["blocked_pct"]) == pytest.approx((50, 0))
 
 
 def test_where_the_kernel_counts_no_waits_for_a_core_nothing_is_called_blocked():
-    found = shares((1.0, 0.4, None, 0.0, 0.0))
+    found = shares((1.0, 0.4, None, 0.0, 0.0, 0.0))
     assert not {"blocked_pct", "no_core_pct"} & found.keys()
     assert found["code_pct"] == pytest.approx(40)
 
@@ -86,10 +111,10 @@ def test_the_next_share_is_of_the_time_since():
     third = BEGIN._replace(at_s=102.0, cpu_s=9.0)
     readings = iter((BEGIN, BEGIN._replace(at_s=101.0), *[third] * 3))
     host = HostTime(lambda: next(readings))
-    host.iterated(1.0, 0.0)
+    host.iterated(1.0, 0.0, 1, is_seen=True)
     assert host.shares_pct()["blocked_pct"] == pytest.approx(100)
     host.restart()
-    host.iterated(1.0, 0.0)
+    host.iterated(1.0, 0.0, 1, is_seen=True)
     assert host.shares_pct() == {}
 
 
@@ -100,3 +125,20 @@ def test_the_collector_and_this_thread_are_counted():
     after = counters()
     assert after.collected_s > before.collected_s
     assert after.at_s - before.at_s > after.cpu_s - before.cpu_s > 0
+
+
+def test_a_ctrl_c_while_garbage_is_collected_is_not_lost():
+    """What Python calls then has no bytecode in which it could be raised, and be ignored."""
+    script = """
+import gc, os, signal, threading
+import gpudash.instrument.host_time
+objects = [[number, [number]] for number in range(300_000)]
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    for _ in range(300):
+        gc.collect()
+except KeyboardInterrupt:
+    print("heard")
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert (ran.stdout, ran.stderr) == ("heard\n", "")
