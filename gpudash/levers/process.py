@@ -27,9 +27,10 @@ class _Mover(NamedTuple):
 def _collect(value: str) -> PutBack:
     youngest, *others = gc.get_threshold()
     if value == "frozen":
+        was_frozen = gc.get_freeze_count()
         gc.collect()
         gc.freeze()
-        return gc.unfreeze
+        return _leave if was_frozen else gc.unfreeze
     # never off: a training that nobody watches any more would run out of memory
     gc.set_threshold(youngest * RARER, *others)
     return partial(gc.set_threshold, youngest, *others)
@@ -38,7 +39,11 @@ def _collect(value: str) -> PutBack:
 def _why_not_collect() -> str | None:
     if not gc.isenabled() or not gc.get_threshold()[0]:
         return "the training has switched the garbage collector off"
-    return "the training has frozen its objects itself" if gc.get_freeze_count() else None
+    return None
+
+
+def _leave() -> None:
+    """Leave frozen what the training had frozen, and more with it."""
 
 
 def _compute_on(threads: str) -> PutBack:

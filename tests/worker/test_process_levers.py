@@ -24,6 +24,7 @@ def levers(request):
     made = request.param()
     yield made
     made.restore()
+    gc.unfreeze()
 
 
 def test_they_begin_as_the_process_is(levers):
@@ -60,17 +61,19 @@ def test_threads_are_those_of_an_operator_and_come_back(levers):
     assert torch.get_num_threads() == own
 
 
-def test_what_the_training_does_itself_is_left_to_it(levers):
+def test_a_collector_that_the_training_has_switched_off_stays_off(levers):
     gc.disable()
     try:
         refuses(levers, "the training has switched the garbage collector off", gc="rare")
     finally:
         gc.enable()
+
+
+def test_what_the_training_has_frozen_itself_stays_frozen(levers):
     gc.freeze()
-    try:
-        refuses(levers, "the training has frozen its objects itself", gc="frozen")
-    finally:
-        gc.unfreeze()
+    move(levers, gc="frozen")
+    move(levers, gc="auto")
+    assert gc.get_freeze_count()
 
 
 def test_a_value_that_there_is_not_is_refused_with_the_valid_ones(levers):
