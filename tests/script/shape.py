@@ -38,6 +38,9 @@ class Passing:
 
     process_time = monotonic
 
+    def thread_time(self):
+        return self.now_s
+
     def sleep(self, seconds):
         self.now_s += seconds
 
