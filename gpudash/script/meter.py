@@ -40,6 +40,8 @@ LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
 make their steps longer. With many small modules they do, by a millisecond and more."""
 ROLLOUT = "rollout"
 """The phase of acting; the host's time in it is measured in each step."""
+TIMED = CODE, ROLLOUT
+"""The phases of which the host's time is measured, too."""
 Amounts: TypeAlias = tuple[int | None, int | None]
 """Samples and tokens; None if not known."""
 UNSAID = None, None
@@ -141,7 +143,9 @@ class Meter:
             self.running.rename(shown)
         if phase is None:
             return
-        self._leave(shown or before)
+        left = shown or before
+        if left in TIMED or phase in TIMED:
+            self._leave(left)
         self.mark(phase)
         if phase == ROLLOUT:
             self._findings.note("acts")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
+from gpudash.instrument.host_time import HostTime
 from gpudash.instrument.loss import HostLoss
 from gpudash.instrument.reporter import (
     LOSS_EVERY_S,
@@ -31,6 +32,7 @@ class Clock:
     until_s: float = 0.0
     segment: int = 0
     phases: tuple[str, ...] = ("forward", "optimizer", "graph")
+    host: HostTime = field(default_factory=HostTime)
 
     def finished(self) -> list[tuple[FinishedStep, Tensor | None]]:
         found, self.found = self.found, []
