@@ -3,10 +3,12 @@
 import pytest
 
 from gpudash.errors import UsageError
+from gpudash.levers.known import KNOWN
 from gpudash.offers import NO_FROZEN, canonical, check_for_script, of_driver, refusal
 from gpudash.protocol.training import SWITCH, Lever
 from tests.scripted_run import BEGAN_S, gpu
-from workloads.levers import LeverError
+from workloads import CATALOGUE
+from workloads.levers import NUMERICS, LeverError
 
 
 def offer(kind, default, **changes):
@@ -24,6 +26,11 @@ def test_a_switch_a_choice_and_a_count():
     stepped = [one.step(one.default, 1) for one in levers]
     assert stepped == ["off", "bf16", "4"]
     assert [*map(canonical, levers, stepped)] == stepped
+
+
+def test_of_each_lever_it_is_known_what_it_does_to_the_numbers():
+    levers = [lever.name for one in CATALOGUE.values() for lever in one.of_processes().levers]
+    assert {*levers, *KNOWN} == NUMERICS.keys()
 
 
 @pytest.mark.parametrize("text", ["", "1_0", " 8", "8.0", "-1", "65", "٣", "9" * 5000])

@@ -14,6 +14,19 @@ from workloads.nearest import did_you_mean, unknown
 
 Value: TypeAlias = bool | int | float | str
 Effect: TypeAlias = Literal["next step", "new loader", "rebuilt model"]
+Numerics: TypeAlias = Literal["same", "rounding", "training"]
+"""`same`: the same bits; `rounding`: the same training, rounded otherwise; `training`: another."""
+NUMERICS: Mapping[str, Numerics] = {
+    **dict.fromkeys(("num_workers", "pin_memory", "prefetch_factor", "input"), "same"),
+    **dict.fromkeys(("pipelined", "backward_thread", "cuda_graph", "rotation"), "same"),
+    **dict.fromkeys(("gradient_as_bucket_view", "static_graph", "gc"), "same"),
+    **dict.fromkeys(("precision", "channels_last", "compile", "fused_optimizer"), "rounding"),
+    **dict.fromkeys(("frozen_precision", "frozen_channels_last", "frozen_compile"), "rounding"),
+    **dict.fromkeys(("bucket_cap_mb", "gradient_compression", "augment_on", "loss"), "rounding"),
+    "threads": "rounding",
+    **dict.fromkeys(("batch_size", "data", "model_scale", "seed"), "training"),
+}
+"""What a lever changes in the numbers. One of the user's own, which is not here, may do all."""
 NEXT = "next"
 """Stands for the next higher value of a lever."""
 

@@ -13,7 +13,7 @@ The key of a setting is its path in a file:
     levers.NAME, levers.WORKLOAD.NAME           a lever, of every workload that has it or of one
     ab.pairs, ab.within, replay.speed,          options of one verb
     sweep.rounds, sweep.steps, tune.budget,
-    why.seconds
+    why.budget, why.seconds
     theme, pane                                 the dashboard's colours and first tab
     profiles.NAME.KEY                           any of these, where the profile is chosen
 

@@ -13,6 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from gpudash import format as fmt
 from gpudash.cli.headless import News, StartedTraining, session_of
 from gpudash.cli.plan import check_with_command, make_plan
 from gpudash.cli.stdout import complain
@@ -76,7 +77,7 @@ class Course(ABC):
         return self.doing if snapshot.state == "training" else snapshot.status_line
 
     def profile(self, steps: int, path: Path) -> Iterator[bool]:
-        self.doing = f"profiling {steps} steps"
+        self.doing = f"profiling {fmt.steps(steps)}"
         asked = self.session.profile(steps, path)
         while self.news.snapshot.last_command < asked or self.news.snapshot.profiling:
             yield False

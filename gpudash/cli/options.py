@@ -19,7 +19,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "replay": ("speed",),
     "sweep": ("rounds", "steps"),
     "tune": ("budget",),
-    "why": ("seconds",),
+    "why": ("budget", "seconds"),
 }
 """The options that can be configured, by the verb's table; the table "" is for every verb."""
 OF_A_RUN = {

@@ -2,31 +2,31 @@
 
 from gpudash.cli.options import (
     add_json,
+    add_number,
     add_quiet,
     add_switch,
     add_training_options,
-    number,
 )
 from gpudash.cli.parser import Parser, Verb
 from gpudash.errors import Exit
 
 SECONDS = 15.0
 """Seconds of training behind an answer: the recent steps of which it is are of ten."""
+BUDGET_S = 30.0
 
 
 def add_arguments(parser: Parser) -> None:
     add_training_options(parser)
     question = parser.add_argument_group("measuring")
-    question.add_argument(
-        "--seconds",
-        type=number("--seconds", 1, 3600),
-        default=SECONDS,
-        metavar="S",
-        help=f"measure steps for so long after the first one ({SECONDS:.0f})",
-    )
+    budget = f"end so long after the first step ({BUDGET_S:.0f}), with --prove 90 s later"
+    add_number(question, "--budget", 1, 86_400, "S", budget, BUDGET_S)
+    seconds = f"measure steps for so long ({SECONDS:.0f}), in half of the budget at most"
+    add_number(question, "--seconds", 1, 3600, "S", seconds, SECONDS)
     prove = "slow each part of a step in turns, at most 60 s: proves the limit, or withdraws it"
     add_switch(question, "--prove", prove)
-    add_switch(question, "--with-profile", "trace ten steps too: it tells waits from launches")
+    profile = question.add_mutually_exclusive_group()
+    add_switch(profile, "--no-profile", "trace no steps: a profile tells waits from launches")
+    add_switch(profile, "--with-profile", "fail without a profile")
     result = parser.add_argument_group("output")
     add_json(result)
     add_quiet(result)
@@ -45,7 +45,7 @@ VERB = Verb(
     examples=(
         ("gpudash why train.py", "what limits a script"),
         ("gpudash why jpeg_input --prove", "… and is that so: each part is slowed"),
-        ("gpudash why --json --with-profile train.py", "for a program, with a profile"),
+        ("gpudash why --json --budget 60 train.py", "for a program, within a minute"),
     ),
     exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
     configuration="obeyed",

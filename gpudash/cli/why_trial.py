@@ -1,7 +1,9 @@
 """`gpudash why`: measure a training until its answer is known, and print it."""
 
 import argparse
+import shlex
 from collections.abc import Iterator
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +15,10 @@ from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.slowing import MOST_S
 from gpudash.diagnosis.headline import answer_lines
 from gpudash.diagnosis.report import AnswerReport, report_of
-from gpudash.errors import Exit
-from gpudash.protocol.answer import Answer
+from gpudash.errors import Exit, UsageError
+from gpudash.format import steps
+from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
 from gpudash.run.child import scratch_folder
@@ -25,6 +29,9 @@ from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
 
 PROFILED_STEPS = 10
+PROOF_S = 90.0
+"""What a proof has beside the budget: it slows for `MOST_S`, and measures again."""
+NO_TIME = "there was no time to trace steps"
 SETTLE = 10
 """Looks at the news after a rehearsal, until the answer has its figures."""
 
@@ -36,6 +43,10 @@ class WhyReport(AnswerReport, frozen=True, kw_only=True):
     workload: str
     device: str | None
     settings: Settings
+    why_no_profile: str
+    """A clause; empty if there is one, or none was to be made."""
+    next: str | None
+    """The command that tries the first proposal; None without one."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -45,11 +56,11 @@ def main(arguments: argparse.Namespace) -> int:
         why, ended = measure(
             training, arguments, lambda session, news: Why(session, news, arguments, trace)
         )
-    return _conclude(why, arguments, ended)
+    return _conclude(why, training.plan, arguments, ended)
 
 
 class Why(Course):
-    """Waits for the answer; profiles and slows first, if that is asked."""
+    """Waits for the answer; profiles, and slows if that is asked, as far as the budget lasts."""
 
     patience_s = PATIENCE_S
 
@@ -58,34 +69,51 @@ class Why(Course):
     ) -> None:
         super().__init__(session, news)
         self._arguments, self._trace = arguments, trace
+        self.budget_s: float = arguments.budget + PROOF_S * arguments.prove
+        self._until_s = inf
+        self._first = 0  # steps that had ended when the budget began
         self.known = Snapshot()
         """The newest one with an answer."""
+        self.why_no_profile = "" if arguments.no_profile else NO_TIME
 
     def is_over(self) -> bool:
-        if self.news.snapshot.answer is not None:
-            self.known = self.news.snapshot
-        return super().is_over()
+        now = self.news.snapshot
+        if now.answer is not None:
+            self.known = now
+        if now.elapsed_s < self._until_s:
+            return super().is_over()
+        self.is_done = True
+        if self.known.answer is None:
+            count = now.total_steps - self._first
+            finished = f"only {steps(count)}" if count else "no step"
+            self.failure = f"{finished} was finished in {self.budget_s:g} s"
+        else:
+            complain(f"{self.budget_s:g} s were over while {self.doing}")
+        return True
 
     def why_incomplete(self, ended: Ended) -> str:
         """Return an empty text if all was found."""
         if ended.failure is not None:
             return ended.failure.sentence
-        return self.failure or ("" if self.is_done else f"{ended.why} while {self.doing}")
+        missing = self.why_no_profile if self._arguments.with_profile else ""
+        return self.failure or (missing if self.is_done else f"{ended.why} while {self.doing}")
 
     def stages(self) -> Iterator[bool]:
         news, arguments = self.news, self._arguments
         while not news.snapshot.total_steps:
             yield False
         self.doing = "measuring"
-        until_s = news.snapshot.elapsed_s + arguments.seconds
-        while news.snapshot.answer is None or news.snapshot.elapsed_s < until_s:
+        began_s, self._first = news.snapshot.elapsed_s, news.snapshot.total_steps
+        self._until_s = began_s + self.budget_s
+        measured_s = began_s + min(arguments.seconds, arguments.budget / 2)
+        while news.snapshot.answer is None or news.snapshot.elapsed_s < measured_s:
             yield False
+        if not arguments.no_profile:
+            yield from self._deepen()
         while is_wanted(news.snapshot) and news.snapshot.code is None:
             self.doing = "looking where your code is"
             yield False
         yield from self._rehearse()
-        if arguments.with_profile:
-            yield from self._deepen()
         if arguments.prove and not self.failure:
             yield from self._prove()
 
@@ -100,11 +128,23 @@ class Why(Course):
                 yield False
 
     def _deepen(self) -> Iterator[bool]:
+        """Rest the answer on a profile, in half of what is left of the budget."""
         news = self.news
-        yield from self.profile(PROFILED_STEPS, self._trace)
-        if self.failure:
+        left_ms = 1e3 * (self._until_s - news.snapshot.elapsed_s)
+        fitting = int(left_ms / 2 / (news.snapshot.step_ms_p50 or 1.0))
+        count = min(PROFILED_STEPS, fitting - 1)  # one before them has its flops counted
+        if count < 1:
             return
-        before, summary = news.snapshot.answer, summarise(read(self._trace))
+        yield from self.profile(count, self._trace)
+        self.why_no_profile, self.failure = self.failure, ""
+        if self.why_no_profile:
+            return
+        try:
+            summary = summarise(read(self._trace))
+        except UsageError as error:
+            self.why_no_profile = str(error)
+            return
+        before = news.snapshot.answer
         self.session.deepen(*news.snapshot.profile_of, summary)
         while news.snapshot.answer in (None, before):
             yield False
@@ -137,14 +177,17 @@ def _expectation(shown: SlowingShown) -> str:
     )
 
 
-def _conclude(why: Why, arguments: argparse.Namespace, ended: Ended) -> int:
+def _conclude(why: Why, plan: Plan, arguments: argparse.Namespace, ended: Ended) -> int:
     answer = why.known.answer
     if answer is None:
         return ended.without("answer", why.why_incomplete(ended))
+    following = shlex.join(_trying(answer.tries[0], plan, arguments)) if answer.tries else None
     if arguments.json:
-        say_json(report(why.known, answer))
+        say_json(report(why.known, answer, why.why_no_profile, following))
     else:
         say("\n".join(answer_lines(why.known, answer)))
+        more = {"no profile": why.why_no_profile, "next": following}
+        say("".join(f"  {name}: {text}\n" for name, text in more.items() if text), end="")
     if ended.interrupted:
         return Exit.INTERRUPTED
     incomplete = why.why_incomplete(ended)
@@ -153,10 +196,27 @@ def _conclude(why: Why, arguments: argparse.Namespace, ended: Ended) -> int:
     return Exit.FAILED if incomplete else Exit.DONE
 
 
-def report(snapshot: Snapshot, answer: Answer) -> WhyReport:
+def _trying(first: Try, plan: Plan, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the words of a command that tries a change of this training."""
+    yield from ("gpudash", "ab", "--lever", f"{first.lever}={first.before},{first.value}")
+    if plan.command:
+        yield from arguments.user_command
+        return
+    yield from (arguments.workload, "--device", plan.device)
+    yield from ("--nproc", str(plan.nproc)) * (plan.nproc > 1)
+    for name, value in plan.settings.items():
+        if name != first.lever:
+            yield from ("--set", f"{name}={value}")
+
+
+def report(
+    snapshot: Snapshot, answer: Answer, why_no_profile: str, following: str | None
+) -> WhyReport:
     return WhyReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
         settings=snapshot.settings,
+        why_no_profile=why_no_profile,
+        next=following,
         **asdict(report_of(answer)),
     )

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
 from gpudash.diagnosis.causes.facts import waiting_settings
-from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limit_of
+from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limit_of, line
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
@@ -138,6 +138,8 @@ def find(
     answer = Answer(
         limit=limit.word,
         title=limit.title,
+        owner=limit.word * limit.is_outside if limit.part is None else limit.part.name,
+        line=line(limit, now),
         evidence=(*shown, *evidence(cause, now)),
         slopes=slopes,
         is_proven=proof == "proven" or (proof == "withdrawn" and limit.word != NONE.word),

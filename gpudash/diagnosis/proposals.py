@@ -14,11 +14,8 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from workloads.levers import NEXT, Effect
+from workloads.levers import NEXT, NUMERICS, Effect
 
-OF_TRAINING = ("batch_size", "data", "model_scale", "seed")
-"""Levers that change what is trained, not how fast: proposed after all others, and tuned only if
-the user names them."""
 TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60
@@ -79,7 +76,7 @@ def proposals(
 
     def rank(one: _Judged) -> tuple[bool, bool, bool, float]:
         is_known = one.change.gain is not None
-        return is_tried(one), not is_known, one.change.lever in OF_TRAINING, -one.worth
+        return is_tried(one), not is_known, NUMERICS.get(one.change.lever) == "training", -one.worth
 
     ordered = sorted(judged, key=rank)
     tries = (*proven.values(), *(one.change for one in ordered))

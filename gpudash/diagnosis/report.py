@@ -4,6 +4,7 @@ import msgspec
 from msgspec import convert
 
 from gpudash.protocol.answer import Answer, Try
+from workloads.levers import NUMERICS, Numerics
 
 
 class PartReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,8 @@ class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
     before: str
     low_pct: float | None
     high_pct: float | None
+    numerics: Numerics
+    """What the change does to the numbers that are computed."""
     measured: bool
     """Whether an A/B measured the gain."""
     source: str
@@ -46,6 +49,11 @@ class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
     limit: str
     """One word, such as `data`, `own_code` or `unclear`."""
     title: str
+    owner: str
+    """What has the time: a part of the step, such as `your code`, or the limit outside of it.
+    Empty if that is unclear."""
+    line: str
+    """Where the script spends that time, as `file:line`; empty if no line of its own is known."""
     proven: bool | None
     """Whether slowing has proven the limit; None: it was not tried."""
     evidence: tuple[str, ...]
@@ -60,6 +68,8 @@ def report_of(answer: Answer) -> AnswerReport:
     return AnswerReport(
         limit="unclear" if answer.limit in ("none", "unknown") else answer.limit,
         title=answer.title,
+        owner=answer.owner,
+        line=answer.line,
         proven=answer.is_proven if answer.slopes else None,
         evidence=answer.evidence,
         step_ms=answer.step_ms,
@@ -75,6 +85,7 @@ def _proposal(one: Try) -> ProposalReport:
         lever=one.lever,
         value=one.value,
         before=one.before,
+        numerics=NUMERICS.get(one.lever, "training"),
         low_pct=gain.low_pct if gain is not None else None,
         high_pct=gain.high_pct if gain is not None else None,
         measured=gain is not None and gain.measured,

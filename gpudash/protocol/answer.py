@@ -104,6 +104,11 @@ class Answer(Record, frozen=True, kw_only=True, tag=False):
     """The limit's word, such as `data`; `none` and `unknown` are words, too."""
     title: str
     """The limit for the user, such as `input-bound`."""
+    owner: str = ""
+    """What has the time: the part of the step, such as `your code`, or the limit outside of it.
+    Empty if that is unclear."""
+    line: str = ""
+    """Where the script spends that time, as `file:line`; empty if no line of its own is known."""
     evidence: tuple[str, ...] = ()
     """Clauses, the most important first."""
     why: tuple[str, ...] = ()

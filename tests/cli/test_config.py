@@ -56,7 +56,7 @@ NEVER_STANDING = {
         *("card", "force"),
     },
     "tune": {"energy", "only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
-    "why": {"prove", "with_profile", "json", "quiet", "nproc"},
+    "why": {"prove", "no_profile", "with_profile", "json", "quiet", "nproc"},
     "sweep": {
         *(
             "vary",

@@ -1,12 +1,18 @@
 """`gpudash why` from outside: its answer as text and as a document, the proof, and its end."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from gpudash.cli.main import parse
+from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.snapshot import Snapshot
+from tests.scripted_session import ScriptedSession, called
 from tests.waiting import PATIENCE_S, done
 
 WHY = [sys.executable, "-m", "gpudash", "why", "--seconds", "2", "--prove"]
@@ -45,13 +51,13 @@ if __name__ == "__main__":
 ENDLESS = ("--", "train.py", "100000000", "0.06")  # a delay of a tenth of its step exceeds noise
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def _training(private, with_torch, monkeypatch):
     monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
     Path("train.py").write_text(TRAIN)
 
 
-@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.usefixtures("_training", "shared_memory")
 def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torch):
     ended = done(*WHY, "--json", "-q", *ENDLESS, "0", timeout=2 * PATIENCE_S)
     assert ended.returncode == 0, ended.stderr
@@ -68,10 +74,13 @@ def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torc
     assert found["slopes"]["loader"]["low"] > 0  # how much depends on what else runs
     why_not = found["slopes"]["device"]["why_not"]
     assert why_not == "the training is on a CPU, where the host computes"
-    assert {"lever", "value", "low_pct", "high_pct", "source"} <= found["proposals"][0].keys()
+    first = found["proposals"][0]
+    assert {"low_pct", "high_pct", "source", "numerics"} <= first.keys()
+    moved = f"{first['lever']}={first['before']},{first['value']}"
+    assert found["next"] == f"gpudash ab --lever {moved} {shlex.join(ENDLESS)} 0"
 
 
-@pytest.mark.usefixtures("shared_memory")
+@pytest.mark.usefixtures("_training", "shared_memory")
 def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     why = subprocess.Popen(
         [*WHY, "-q", *ENDLESS, "0.045"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -85,7 +94,7 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     assert ended in complaint
     lines = [line for line in printed.splitlines() if not line.startswith("weights ")]
     first = lines.pop(0).removeprefix("train.py: ")
-    assert first.startswith(("bound by your own code; a step ", "limited by other jobs; a step "))
+    assert first.startswith(("blocked off the CPU; a step ", "limited by other jobs; a step "))
     assert any(line.startswith("  CPU: data wait ") for line in lines)
     (data,) = [line for line in lines if line.startswith("    data ")]
     assert data.endswith("–")  # nothing was slowed
@@ -104,3 +113,111 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
 )
 def test_a_bad_value_is_refused(words, said, refused):
     assert said in refused("why", *words)
+
+
+# ── within its budget ───────────────────────────────────────────────────────────────────
+
+
+class Told(ScriptedSession):
+    """A training that shows these snapshots, until it is stopped."""
+
+    def __init__(self, *snapshots):
+        super().__init__()
+        self.left, self.profiled = list(snapshots), []
+
+    def wait(self, timeout_s):
+        if not self.left:
+            return True
+        self.listener.on_snapshot(self.left.pop(0))
+        return False
+
+    def profile(self, steps, path):
+        self.profiled.append(steps)
+        return 1
+
+    def stop(self):
+        self.left = []
+
+
+ANSWER = Answer(
+    limit="data",
+    title="input-bound",
+    owner="data",
+    evidence=("the GPU waits for data 30.0 of 50.0 ms", "the training uses 3 of 16 cores"),
+    tries=(
+        Try("num_workers", "8", "it waits", "2", Gain(80.0, 150.0, "a batch takes 4 steps")),
+        Try("compile", "on", "fewer kernels", "off"),
+        Try("batch_size", "16", "more samples", "8"),
+    ),
+)
+FIRST = Snapshot(
+    state="training", workload="encdec", total_steps=1, elapsed_s=5.0, can=("profile",)
+)
+FOUND = replace(FIRST, total_steps=500, elapsed_s=20.0, answer=ANSWER)
+REFUSED = replace(FOUND, last_command=1, profile_refusal="a CUDA graph is being captured")
+OVER_S = 35.1
+"""When the 30 s after the first step are over."""
+
+
+@pytest.mark.parametrize(
+    ("words", "last", "said"),
+    [
+        ([], replace(FIRST, elapsed_s=OVER_S), "no step was finished in 30 s"),
+        (
+            ["--budget", "60"],
+            replace(FIRST, total_steps=2, elapsed_s=65.1),
+            "only 1 step was finished in 60 s",
+        ),
+    ],
+    ids=["no step", "too few"],
+)
+def test_steps_of_40_s_leave_no_answer_in_the_budget(words, last, said, capsys):
+    told = Told(FIRST, replace(last, elapsed_s=last.elapsed_s - 1), last, FOUND)
+    assert called("why", "-q", *words, "encdec", trains=[told]) == 1
+    assert capsys.readouterr() == ("", f"gpudash: no answer: {said}\n")
+
+
+@pytest.mark.parametrize(("step_ms", "steps"), [(0.2, 10), (900.0, 7)])
+def test_a_profile_has_half_of_what_is_left_and_at_the_end_it_is_said_what_is_known(
+    step_ms, steps, capsys
+):
+    told = Told(FIRST, replace(FOUND, step_ms_p50=step_ms), replace(FOUND, elapsed_s=OVER_S), FOUND)
+    assert called("why", "-q", "encdec", trains=[told]) == 0
+    assert told.profiled == [steps]
+    said, complaint = capsys.readouterr()
+    assert complaint == f"30 s were over while profiling {steps} steps\n"
+    assert said.startswith("encdec: input-bound; ")
+    assert "  no profile: there was no time to trace steps\n" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "snapshots", "why_not", "code"),
+    [
+        ([], [FOUND, REFUSED], REFUSED.profile_refusal, 0),
+        (["--with-profile"], [FOUND, REFUSED], REFUSED.profile_refusal, 1),
+        ([], [replace(FOUND, step_ms_p50=4000.0)], "there was no time to trace steps", 0),
+        (["--no-profile"], [FOUND], "", 0),
+    ],
+    ids=["refused", "refused, and asked for", "long steps", "not wanted"],
+)
+def test_without_a_profile_the_answer_says_why(words, snapshots, why_not, code, capsys):
+    told = Told(FIRST, *snapshots)
+    assert called("why", "--json", "-q", *words, "encdec", trains=[told]) == code
+    said, complaint = capsys.readouterr()
+    found = json.loads(said)
+    assert (found["limit"], found["why_no_profile"]) == ("data", why_not)
+    assert complaint == f"gpudash: {why_not}\n" * code
+
+
+def test_its_document_is_short_and_names_the_command_that_tries_the_first_proposal(capsys):
+    words = ["--device", "cpu", "--set", "num_workers=2", "--seed", "7", "encdec"]
+    assert called("why", "--json", *words, "--no-profile", trains=[Told(FIRST, FOUND)]) == 0
+    said = capsys.readouterr().out
+    found = json.loads(said)
+    numerics = {one["lever"]: one["numerics"] for one in found["proposals"]}
+    assert numerics == {"num_workers": "same", "compile": "rounding", "batch_size": "training"}
+    following = "gpudash ab --lever num_workers=2,8 encdec --device cpu --set seed=7"
+    assert (found["owner"], found["line"], found["next"]) == ("data", "", following)
+    _, *ab = shlex.split(following)
+    parse(ab)
+    assert len(said) < 2000

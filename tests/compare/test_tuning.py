@@ -11,7 +11,6 @@ from gpudash.compare.tune.race import EFFECTS
 from gpudash.compare.tune.search import Allowance
 from gpudash.compare.tune.tunable import LeftOut, Tunable, choose
 from gpudash.compare.tune.tuning import PATIENCE_S, Tuning
-from gpudash.diagnosis.proposals import OF_TRAINING
 from gpudash.offers import NO_FROZEN
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.training import Device, Lever, Progress
@@ -20,6 +19,7 @@ from gpudash.snapshot import Snapshot
 from tests.compare.tunes import FIVE, GRIDS, LEVERS, SIX, Noise, Simulation, made_up
 from tests.scripted_run import host, started
 from tests.scripted_worker import Conducted, Worker
+from workloads.levers import NUMERICS
 
 NOISES = {
     "1 %": Noise(0.01),
@@ -176,10 +176,11 @@ def test_what_has_a_figure_comes_first_and_what_compiles_last():
 
 
 def test_what_changes_the_training_is_tried_only_if_it_is_named():
-    order, why = chosen(OF_TRAINING)
-    assert (order, set(why)) == ([], set(OF_TRAINING))
+    of_training = [name for name, numerics in NUMERICS.items() if numerics == "training"]
+    order, why = chosen(of_training)
+    assert (order, set(why)) == ([], set(of_training))
     assert why["batch_size"] == "it changes the training itself: --levers tries it"
-    order, why = chosen(OF_TRAINING, named=["batch_size", "data"])
+    order, why = chosen(of_training, named=["batch_size", "data"])
     assert (set(order), why) == ({"batch_size", "data"}, {})
 
 

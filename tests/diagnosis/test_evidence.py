@@ -10,7 +10,7 @@ from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
-from gpudash.protocol.inspections import Flops, Peak, Pinning, Profiled
+from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
@@ -123,6 +123,20 @@ def test_an_input_bound_training_names_its_core_wait_from_where_that_warns():
 def test_an_input_bound_training_names_the_slowest_transform():
     slow = changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0})
     assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "owner", "line"),
+    [(cpu_step(), "device", "train.py:7"), (starved(0.0), "data", "")],
+)
+def test_an_answer_names_the_part_that_has_the_time_and_the_line_where_the_script_spends_it(
+    snapshot, owner, line
+):
+    code = CodeLines(at_s=1.0, looks=20, lines=(CodeLine("train.py", 7, "augment", 15),))
+    answer = ask(changed(snapshot, code=code)).answer
+    assert (answer.owner, answer.line) == (owner, line)
+    told = "the script is at train.py:7 in 15 of 20 looks"
+    assert (told in answer.evidence) is bool(line)
 
 
 def test_what_changes_the_training_is_proposed_after_what_leaves_it():

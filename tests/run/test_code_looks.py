@@ -15,8 +15,8 @@ SCRIPT = '  File "/home/me/train.py", line {} in {}\n'
 IN_NUMPY = '  File "/usr/lib/python3.12/site-packages/numpy/linalg.py", line 9 in svd\n'
 
 
-def answered(code_ms=5.0, **changes):
-    parts = (Without("your code", 5.0, 5.0, code_ms),)
+def answered(code_ms=5.0, part="your code", **changes):
+    parts = (Without(part, 5.0, 5.0, code_ms),)
     answer = Answer(limit="own_code", title="", step_ms=10.0, parts=parts)
     able = {"state": "training", "can": ("stacks",), "worker_pid": 4, "answer": answer}
     return Snapshot(**{**able, **changes})
@@ -36,9 +36,10 @@ def looked(*snapshots, places, seconds=60):
     return len(asked), said
 
 
-def test_the_line_that_is_met_most_often_comes_first():
+@pytest.mark.parametrize("part", ["your code", "blocked"])
+def test_the_line_that_is_met_most_often_comes_first(part):
     rare, often = SCRIPT.format(3, "<module>"), SCRIPT.format(7, "augment")
-    asked, (said,) = looked(answered(), places=(often, often, rare, often))
+    asked, (said,) = looked(answered(part=part), places=(often, often, rare, often))
     assert asked == LOOKS
     assert said.first == CodeLine("/home/me/train.py", 7, "augment", 15)
     assert said.lines[1].line == 3

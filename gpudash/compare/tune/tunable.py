@@ -8,7 +8,6 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, helps_of
-from gpudash.diagnosis.proposals import OF_TRAINING
 from gpudash.errors import UsageError
 from gpudash.levers.known import OF_FROZEN
 from gpudash.offers import refusal
@@ -17,7 +16,7 @@ from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from workloads.levers import AUTO, Effect, find
+from workloads.levers import AUTO, NUMERICS, Effect, find
 
 PROCESS = frozenset(lever.name for lever in OF_PROCESS)
 COSTS: dict[Effect, int] = {"next step": 0, "new loader": 1, "rebuilt model": 2}
@@ -131,7 +130,7 @@ def _why_not(
     feeds = any(EFFECTS[word].loads for word in helps_of(lever).values())
     reasons = (
         (
-            lever.name in OF_TRAINING,
+            NUMERICS.get(lever.name) == "training",
             "it changes the training itself: --levers tries it",
         ),
         (lever.numerics and not numerics, "it computes other numbers: --numerics tries it"),

@@ -241,9 +241,12 @@ def place(sync: SyncUse) -> str:
 
 def _own_line(now: Measured) -> str:
     code = _known(now.snapshot.code)
-    first = _known(code.first)
-    where = fmt.plain(fmt.source_line(first.file, first.line))
-    return f"the script is at {where} in {first.count} of {code.looks} looks"
+    return f"the script is at {_line(now)} in {_known(code.first).count} of {code.looks} looks"
+
+
+def _line(now: Measured) -> str:
+    first = _known(_known(now.snapshot.code).first)
+    return fmt.plain(fmt.source_line(first.file, first.line))
 
 
 def waiting_settings(snapshot: Snapshot) -> Settings:
@@ -376,6 +379,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "launch": lambda now: fmt.milliseconds(_profile(now).launch_ms),
     "waits": _waits,
     "own_line": _own_line,
+    "line": _line,
     "util": lambda now: _pct(now.step.gpu_util_pct),
     "at_work": lambda now: fmt.percent(now.step.at_work_pct),
     "clock": lambda now: fmt.significant(now.step.sm_clock_mhz),

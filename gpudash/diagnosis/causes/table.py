@@ -324,6 +324,10 @@ def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
     return tuple(filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct)))
 
 
+def line(limit: Limit, now: Measured) -> str:
+    return next(told(("{line}",), now), "") if "{own_line}" in limit.clauses else ""
+
+
 def _outside(now: Measured) -> Iterator[Cause]:
     step, slow = now.step, now.snapshot.straggler
     yield Cause(ASIDES, step.aside_pct)
