@@ -14,12 +14,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import UNEXPLAINED, find
-from gpudash.diagnosis.effects import LEAST_PCT, gain_of
+from gpudash.diagnosis.effects import gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import recent_step
-from gpudash.protocol.answer import Gain
+from gpudash.protocol.answer import LEAST_PCT, Gain
 from tests.diagnosis.recorded import NAMES, Known, Trial, recorded
 from tests.tui.fake_engine import means_of
 

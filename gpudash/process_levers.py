@@ -47,7 +47,6 @@ OF_PROCESS = (
         "Threads that compute one operator on the CPU: auto, as the training has it. Fewer help "
         "where not each of them gets a core, more where cores are free and operators large.",
         "torch.set_num_threads",
-        "more threads",
     ),
 )
 

@@ -39,13 +39,11 @@ from gpudash.diagnosis.pass_effects import (
     rehearsed,
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
-from gpudash.protocol.answer import Gain, GainHow
+from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
 from gpudash.protocol.training import Lever
 
 ERROR = 0.03
 """The model's own error, as a part of the step."""
-LEAST_PCT = 5.0
-"""A smaller gain is inside the model's error."""
 UPDATE = (3.0, 2.0)
 """Memory traffic of an update, in multiples of the weights' and of the optimizer state's size. Both
 are read and written; the gradients, as large as the weights, are read."""
@@ -124,25 +122,6 @@ def _never_waiting(_change: LeverChange) -> Outcome:
 def _fewer_collections(change: LeverChange) -> Outcome:
     collecting_ms = fmt.milliseconds(change.times.collecting)
     return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
-
-
-def _more_threads(change: LeverChange) -> Outcome | None:
-    """Compute at best on as many cores as there are threads, if so many are free."""
-    step, threads = change.step, int(change.value)
-    if step.busy_cores is None or step.cores is None:
-        return None
-    used, most = (
-        step.busy_cores - (step.loader_cores or 0.0),
-        step.cores - (step.asked_cores or 0.0),
-    )
-    if not used or not used < threads <= used + most:
-        return NOTHING
-    source = f"it computes on {used:.1f} cores, and {most:.1f} are free"
-    return Outcome(lambda times: played_ms(_quicker(times, used / threads)), source=source)
-
-
-def _quicker(times: Times, share: float) -> Times:
-    return times._replace(device=times.device * share)
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
@@ -244,7 +223,6 @@ EFFECTS: Mapping[str, Effect] = {
     "batched work": Effect("same result in one go, without waits", _batched),
     "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
-    "more threads": Effect("more cores compute an operator", _more_threads, on="cpu"),
     "halves at a time": Effect("both halves of the step at a time", _pipelined, on="cuda"),
     "one launch": Effect("one launch replays the whole step", _one_launch, on="cuda"),
     "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, compiles=True),

@@ -190,4 +190,4 @@ def _tries(of: Headline | Answer) -> Iterator[str]:
     for one in of.tries:
         yield f"try {one.promise}{':' if one.gain is None else ';'} {one.why}"
         if one.gain is not None:
-            yield f"  {one.gain.label}: {one.gain.source}"
+            yield f"  {one.gain.figures}: {one.gain.source}"

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, can_help, gain_of, helps_of
+from gpudash.diagnosis.effects import EFFECTS, can_help, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.protocol.answer import Gain, Try
+from gpudash.protocol.answer import LEAST_PCT, Gain, Try
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown

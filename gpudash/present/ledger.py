@@ -9,11 +9,11 @@ from enum import IntEnum
 import msgspec
 
 from gpudash import format as fmt
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, helps_of
+from gpudash.diagnosis.effects import EFFECTS, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
 from gpudash.forecast import Forecast, Need, forecast
 from gpudash.present.change_axis import ChangeInterval, interval_of
-from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.protocol.answer import LEAST_PCT, Answer, Gain, Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever

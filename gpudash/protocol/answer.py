@@ -31,6 +31,12 @@ GainHow: TypeAlias = Literal["", "rehearsed", "measured"]
 """What found a gain: the model, a rehearsal, or an A/B."""
 
 
+WIDE = 2.0
+"""A gain has words instead of a figure where a step may take so many times as long as at best."""
+LEAST_PCT = 5.0
+"""A smaller gain is inside the model's error."""
+
+
 class Gain(Record, frozen=True, array_like=True, tag=False):
     """A gain in throughput, in percent of the present."""
 
@@ -47,7 +53,20 @@ class Gain(Record, frozen=True, array_like=True, tag=False):
         return self.how == "measured"
 
     @property
+    def is_wide(self) -> bool:
+        """Whether its two ends are too far apart to be a promise."""
+        return 100 + self.high_pct > WIDE * (100 + (self.low_pct or 0.0))
+
+    @property
     def label(self) -> str:
+        """Return its figures, or words where they are too far apart."""
+        if not self.is_wide:
+            return self.figures
+        is_sure = (self.low_pct or 0.0) >= LEAST_PCT
+        return f"at least {self.low_pct:+,.0f} %" if is_sure else "perhaps much"
+
+    @property
+    def figures(self) -> str:
         """Return `+80 to +150 %`, or `up to +17 %`."""
         high = f"{self.high_pct:+z,.0f} %"
         if self.low_pct is None:

@@ -4,10 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import find
-from gpudash.diagnosis.effects import EFFECTS, LEAST_PCT, gain_of
+from gpudash.diagnosis.effects import EFFECTS, gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.protocol.answer import LEAST_PCT
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary

@@ -205,8 +205,8 @@ def test_without_room_for_all_levers_the_number_of_others_is_shown():
     shown.move(9)
     assert "4 more↑" in lines(shown, (80, 7))[1]
     assert "6 more↓" in lines(shown, (80, 7))[6]
-    shown.move(4)
-    assert "8 more↑" in lines(shown, (80, 7))[1]
+    shown.move(6)
+    assert "10 more↑" in lines(shown, (80, 7))[1]
     assert "↓" not in "".join(lines(shown, (80, 7)))
 
 

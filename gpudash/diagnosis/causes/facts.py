@@ -131,7 +131,7 @@ def _without_asides(now: Measured) -> str:
     one = pct / now.step.asides
     _only_if(pct + one < 100)  # else too few were seen for an estimate
     low, high = (change_pct(100.0, 100 - pct + end) for end in (one, -one))
-    return Gain(low, high).label
+    return Gain(low, high).figures
 
 
 def _is_starved(now: Measured) -> bool:
@@ -226,7 +226,7 @@ def _collectives(now: Measured) -> str:
 def _without_waits(now: Measured) -> str:
     model = _known(now.model)
     low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without(WAIT))
-    return Gain(low, high).label
+    return Gain(low, high).figures
 
 
 def _wait(number: int, now: Measured, of: str = "") -> str:
