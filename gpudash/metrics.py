@@ -492,7 +492,7 @@ METRICS: dict[str, Metric] = {
         "%",
         "CPU time of the processes that a DataLoader has started, and of what these start, in "
         "percent of one core. It is a part of `cpu_pct`.",
-        label="loader workers",
+        label="CPU of loader",
         source="/proc, of the processes that the training names",
     ),
     "cpu_ms": _time(
@@ -580,7 +580,7 @@ METRICS: dict[str, Metric] = {
         "%",
         "CPU time of what else the training has started, such as loggers, in percent of one core. "
         "It is a part of `cpu_pct`.",
-        label="its other processes",
+        label="CPU of others",
     ),
 }
 

@@ -93,10 +93,9 @@ def test_a_state_says_what_has_just_happened():
 
 
 def test_other_loader_workers_are_no_turn_of_a_life():
-    paused_late = paused(4.0, "evaluation")
-    items = told(started(0.0), paused_late, replace(paused_late, loader_pids=(7,)))
-    assert (items[-1].turns, items[-1].stood, items[-1].since_s) == ((), None, 4.0)
-    assert items[-1].loader_pids == (7,)
+    first = told(started(0.0), paused(4.0, "evaluation"))
+    late = replace(first[-1], loader_pids=(7,))
+    assert told(*first, late)[-1] == replace(late, turns=())
 
 
 def test_a_phase_is_as_old_as_its_first_state():
