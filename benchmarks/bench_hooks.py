@@ -102,6 +102,9 @@ class Watcher:
     def begins_anew(self) -> None:
         """Nothing, as above."""
 
+    def loads(self) -> None:
+        """Nothing: no loader has workers."""
+
     def idle(self) -> None:
         """Nothing: steps are short here."""
 

@@ -33,7 +33,7 @@ KINDS: dict[Kind, str] = {
     "have other phases.",
     "input": "Loader workers of a rank.",
     "gpu": "A value of one GPU. Each GPU has a CSV row. The screen shows the one that trains.",
-    "host": "The training process and its loader workers together.",
+    "host": "The training process, its loader workers and the other processes that it has started.",
     "own": "What gpudash itself uses.",
 }
 """What each kind of metric is about, and how it treats several ranks and GPUs."""
@@ -43,7 +43,7 @@ SOURCES: dict[Kind, str] = {
     "phase": "CUDA events between phases, in two steps of each 100 ms; on a CPU the clock",
     "input": "the loader workers",
     "gpu": "NVML",
-    "host": "/proc, of the process and its children",
+    "host": "/proc, of the process and its descendants",
     "own": "/proc, of gpudash itself",
 }
 """What measures the metrics of a kind, where a metric does not say it."""
@@ -405,8 +405,8 @@ METRICS: dict[str, Metric] = {
     ),
     "core_wait_pct": _host(
         "%",
-        "Core time that the threads asked for and did not get, in percent of what they asked for, "
-        "or of one core if that is more.",
+        "Core time that the training process and its loader workers asked for and did not get, in "
+        "percent of what they asked for, or of one core if that is more.",
         label="core wait",
         spark=True,
         source="/proc/PID/task/TID/schedstat",
@@ -490,8 +490,10 @@ METRICS: dict[str, Metric] = {
     ),
     "loader_cpu_pct": _host(
         "%",
-        "CPU time of the child processes, which are the loader workers, in percent of one core. "
-        "It is a part of `cpu_pct`.",
+        "CPU time of the processes that a DataLoader has started, and of what these start, in "
+        "percent of one core. It is a part of `cpu_pct`.",
+        label="CPU of loader",
+        source="/proc, of the processes that the training names",
     ),
     "cpu_ms": _time(
         "CPU time of the training process in a step, all threads. Not measured on a GPU.",
@@ -573,6 +575,12 @@ METRICS: dict[str, Metric] = {
     "code_pct": _owner(
         "is on the CPU for all else: its own code, operators, launches, and waits for the device, "
         "which spin."
+    ),
+    "other_cpu_pct": _host(
+        "%",
+        "CPU time of what else the training has started, such as loggers, in percent of one core. "
+        "It is a part of `cpu_pct`.",
+        label="CPU of others",
     ),
 }
 

@@ -12,13 +12,15 @@ from gpudash.ranks.normalise import Normaliser
 
 
 def turn(state: State, before: State | None) -> str:
-    """What has happened: started, changed, paused, resumed, or how it ended."""
+    """What has happened: started, changed, loads, paused, resumed, or how it ended."""
     if state.phase not in ("training", "paused"):
         return state.phase
     if before is None or before.process != state.process:
         return "started"
     if state.segment > before.segment:
         return "changed"
+    if state.loader_pids != before.loader_pids:
+        return "loads"
     return "paused" if state.phase == "paused" else "resumed"
 
 

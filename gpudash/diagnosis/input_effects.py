@@ -88,7 +88,7 @@ def more_workers(change: LeverChange) -> Outcome | None:
         )
 
     added = after - before
-    free = added if waits or not step.cores else int(step.cores - (step.asked_cores or 0.0))
+    free = added if waits or not step.cores else int(step.free_cores)
     gets_cores = free > 0 and (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
     rest_ms = change.model.step_ms - starved_ms + alone_ms

@@ -59,8 +59,10 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Cores used by the training and its loader workers."""
     loader_cores: float | None = None
     """Cores used by the loader workers alone; on a CPU, which they share with the training."""
+    other_cores: float = 0.0
+    """Cores used by what else the training has started, such as loggers; 0 if unknown."""
     cores: int | None = None
-    """Cores that they may use."""
+    """Cores that all of these may use."""
     aside_pct: float | None = None
     """Share of the time in evaluation and checkpoints; None if none was seen."""
     asides: int = 0
@@ -145,10 +147,12 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
 
     @property
+    def free_cores(self) -> float:
+        return (self.cores or inf) - (self.asked_cores or 0.0) - self.other_cores
+
+    @property
     def no_core_free(self) -> bool:
-        if self.cores is None or self.asked_cores is None:
-            return False
-        return self.asked_cores >= ALL_CORES * self.cores
+        return self.cores is not None and self.free_cores <= (1 - ALL_CORES) * self.cores
 
     @property
     def loader_pct(self) -> float | None:
@@ -234,6 +238,7 @@ def recent_step(
     mean = snapshot.recent.values.get
     on_gpu = snapshot.device is None or snapshot.device.kind != "cpu"
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct"), _throttle(snapshot)
+    other_pct = _of_host(snapshot, "other_cpu_pct") or 0.0
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct")
     aside_pct, asides = _asides(snapshot)
     workers = snapshot.settings.get("num_workers", "")
@@ -254,8 +259,9 @@ def recent_step(
         phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct"),
-        busy_cores=None if cpu_pct is None else cpu_pct / 100,
+        busy_cores=None if cpu_pct is None else max(cpu_pct - other_pct, 0.0) / 100,
         loader_cores=None if loader_pct is None else loader_pct / 100,
+        other_cores=other_pct / 100,
         cores=cores,
         aside_pct=aside_pct,
         asides=asides,

@@ -24,6 +24,10 @@ class StateSender:
         self.state = replace(self.state, at_s=at_s, answers=answers, **changes)
         self.send(self.state)
 
+    def tell_loaders(self, pids: tuple[int, ...]) -> None:
+        if pids != self.state.loader_pids:
+            self.turn(self.state.at_s, loader_pids=pids)
+
     def pause(
         self,
         at_s: float,

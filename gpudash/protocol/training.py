@@ -128,8 +128,8 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     before there is one, `stopped`, and an end that the process could not report. Such an end has no
     `process` on the wire; the session's normaliser completes it from the state before.
 
-    Two things change in a life: what the process does (`phase`, `why`), and the settings with which
-    it trains (`segment` and the fields after it).
+    What changes in a life is what the process does (`phase`, `why`), the settings with which it
+    trains (`segment` and the fields after it), and its loader workers.
     """
 
     at_s: float
@@ -169,6 +169,10 @@ class State(Record, frozen=True, kw_only=True, omit_defaults=True):
     """The block in progress; None between two of them."""
     baseline: Settings = {}
     """During a run of blocks, the settings from before it."""
+
+    loader_pids: tuple[int, ...] | None = None
+    """Processes that its DataLoaders have started, by the numbers that they have where it runs: a
+    container counts its own. None if it does not say."""
 
     failure: Failed | None = None
     trained_until_s: float | None = None

@@ -282,8 +282,8 @@ class _Watched:
     def _watch(self, line: bytes) -> None:
         with suppress(*UNDECODABLE):
             envelope = ENVELOPES.decode(line)
-            if isinstance(envelope.body, State) and envelope.body.process is not None:
-                self._telemetry.watch(envelope.body.process, envelope.rank)
+            if isinstance(envelope.body, State):
+                self._telemetry.watch(envelope.body, envelope.rank)
 
 
 def _of_training(reading: HostReading) -> HostReading:

@@ -187,9 +187,9 @@ class SessionThread:
     def _take_stamped(self, envelope: Envelope) -> None:
         self._sinks.take(envelope)
         self._hangs.take(envelope)
-        if isinstance(envelope.body, State) and envelope.body.process is not None:
+        if isinstance(envelope.body, State):
             for source in self._beside:
-                source.watch(envelope.body.process, envelope.rank)
+                source.watch(envelope.body, envelope.rank)
         if not envelope.rank:
             self._act_on(envelope.body)
         self._fold.take(envelope)

@@ -12,7 +12,7 @@ import msgspec
 from gpudash.errors import UNDECODABLE, SourceError
 from gpudash.protocol.commands import AnyCommand, Figures
 from gpudash.protocol.envelope import Envelope
-from gpudash.protocol.training import PROTOCOL_VERSION, Printed, TrainingProcess
+from gpudash.protocol.training import PROTOCOL_VERSION, Printed, State
 from gpudash.run.lines import StackReply
 
 MOST_LINES = 32
@@ -51,7 +51,7 @@ class Source(ABC):
         """Ask rank 0's process where it is; None if nobody can be asked."""
         return None
 
-    def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
+    def watch(self, state: State, /, rank: int = 0) -> None:  # noqa: B027  # for telemetry
         """Read this rank's device and processes from now on, if the source reads any."""
 
     def forget(self) -> None:  # noqa: B027  # as `watch`

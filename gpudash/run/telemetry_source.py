@@ -8,7 +8,7 @@ from threading import Lock
 
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import EnergyTick, GpuMissing, HostReading, OtherJobs, Reading
-from gpudash.protocol.training import Hello, TrainingProcess
+from gpudash.protocol.training import Hello, State, TrainingProcess
 from gpudash.run.source import Source
 from gpudash.telemetry.sampler import Sampler
 
@@ -27,10 +27,16 @@ class TelemetrySource(Source):
         self._watched: dict[int, TrainingProcess] = {}  # of each rank, replaced as a whole
         self._put(Hello())
 
-    def watch(self, process: TrainingProcess, /, rank: int = 0) -> None:
+    def watch(self, state: State, /, rank: int = 0) -> None:
         """Ranks of another node are read there."""
-        if process.node not in ("", platform.node()) or self._watched.get(rank) == process:
+        process = state.process
+        if process is None or process.node not in ("", platform.node()):
             return
+        if self._watched.get(rank) != process:
+            self._begin(process, rank)
+        self._sampler.tell_loaders(process.pid, state.loader_pids)
+
+    def _begin(self, process: TrainingProcess, rank: int) -> None:
         known = self._watched | {rank: process}
         if process.world_size > 1:
             known = {one: of for one, of in known.items() if one < process.world_size}

@@ -32,13 +32,16 @@ def _opened(steps: Steps, iterator: Any, loader: Any) -> bool:
     return True
 
 
-def _started(steps: Steps, iterator: Any) -> None:  # noqa: ARG001  # as all handlers
+def _started(steps: Steps, waits: bool | None) -> None:  # noqa: FBT001  # as it is told
     """Note that an epoch has begun: its workers run, and its sampler has drawn."""
     meter = steps.meter
-    started_s = time.monotonic() - meter.asked_s
-    meter.tally.data_s += started_s
-    meter.running.host.started(started_s)
-    meter.enter("has a batch")
+    if waits:
+        started_s = time.monotonic() - meter.asked_s
+        meter.tally.data_s += started_s
+        meter.running.host.started(started_s)
+        meter.enter("has a batch")
+    if steps.follower.may_be_here:
+        steps.observer.loads()
 
 
 def _asked(steps: Steps, iterator: Any) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeAlias
 
 from ..errors import first_line
-from ..instrument import stack_server
+from ..instrument import loader_workers, stack_server
 from ..instrument.device import describe_device, device_memory, gpus_in_use, versions
 from ..instrument.endpoint import Endpoint, SocketLine
 from ..instrument.guard import is_from_handler, never_destroy
@@ -117,6 +117,12 @@ class Driver:
         """Report if it is due. Called where no step comes for long."""
         if self._reports is not None and time.monotonic() >= self._due_s:
             self._serve()
+
+    @_guarded
+    def loads(self) -> None:
+        """Tell new loader workers before they take time that would count as others'."""
+        if self._commands is not None:
+            self._commands.tell_loaders()
 
     @_guarded
     def begins_anew(self) -> None:
@@ -391,6 +397,7 @@ class Driver:
             settings=training.settings,
             requested=dict(training.requested),
             warmup_steps=training.levers.warmup_steps,
+            loader_pids=loader_workers.pids(),
         )
 
     def _offer(self, training: ScriptTraining) -> Offered:

@@ -46,6 +46,9 @@ class Observer(Protocol):
     def begins_anew(self) -> None:
         """Forget the training before: another one begins, and its findings follow."""
 
+    def loads(self) -> None:
+        """Note that the workers of a DataLoader may have started."""
+
     def idle(self) -> None:
         """Do what may be done anywhere, not only between steps."""
 

@@ -23,7 +23,7 @@ from torch.utils.data.dataloader import (
     _SingleProcessDataLoaderIter,
 )
 
-from ..instrument import patching
+from ..instrument import loader_workers, patching
 from ..instrument.guard import unseen, without_ours
 from ..instrument.patching import uncompiled
 from ..instrument.slowing import hook_loaders
@@ -44,6 +44,7 @@ def patch(tracker: Tracker) -> None:
     _patch_backward(meter, tell)
     _patch_loaders(meter, tell)
     hook_loaders()
+    loader_workers.hook()
     _patch_save(tell)
     _patch_graphs(tell)
     patching.replace(nn.Module, "eval", _preceded(nn.Module.eval, partial(tell, "eval: begins")))
@@ -149,10 +150,9 @@ def _opening(tell: Tell, function: Callable[..., None]) -> Callable[..., None]:
     @wraps(function)
     def hooked(self: Any, *args: Any, **kwargs: Any) -> None:
         with unseen:
-            noted = tell("DataLoader: opened", self, next(iter((*args, *kwargs.values())), None))
+            waits = tell("DataLoader: opened", self, next(iter((*args, *kwargs.values())), None))
             function(self, *args, **kwargs)
-            if noted:
-                tell("DataLoader: started", self)
+            tell("DataLoader: started", waits)
 
     return hooked
 

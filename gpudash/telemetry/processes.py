@@ -1,21 +1,28 @@
 """CPU time and memory of the training processes and of gpudash itself.
 
 The CPU time of a process that began since the previous reading counts from 0. The last CPU time of
-a process that ended is in its parent's time of reaped children.
+a process that ended is in its parent's time of reaped children. Whose it was is not said there: it
+counts for the loader if loader workers have come or gone since the previous reading, or their own
+parent is one.
 """
 
 import os
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Mapping
 
 from gpudash.protocol.readings import HostReading
 from gpudash.telemetry.core_wait import CoreWait
 from gpudash.telemetry.procfs import Children, Process, Usage, children_lookup, tree, usage_of
+from gpudash.telemetry.roles import Role, Roles
 
 OWN_SPAN_S = 5.0
 """gpudash's own CPU time is a mean over this long: drawing comes in bursts."""
-NOTHING = Usage(0.0, 0.0, 0.0)
+NOTHING = Usage(0.0, 0.0, 0.0, 0)
+PARTS: tuple[Role, ...] = ("training", "loader", "other")
+"""The roles of processes whose time and memory are the training's."""
+APART: tuple[Role, ...] = ("loader", "rank")
+"""Roles of processes that start none of another role."""
 
 
 class HostReader:
@@ -34,25 +41,34 @@ class HostReader:
         self._read_s: float | None = None
         self._before: dict[Process, Usage] = {}
         self._core_wait = CoreWait()
-        self._ended_s = 0.0  # CPU time of ended processes that no parent had reaped when read
+        # CPU time of ended processes that no parent had reaped when read, by who reaps them
+        self._ended_s = defaultdict[Role, float](float)
+        self.roles = Roles(pid)
 
-    def read(self, children: Children | None = None) -> HostReading:
-        """Leave values out that need a previous reading, and all once the tree has ended."""
+    def read(self, children: Children | None = None, ranks: Collection[int] = ()) -> HostReading:
+        """Leave values out that need a previous reading, and all once the tree has ended.
+
+        `ranks` are all training processes: one may have started another one.
+        """
         now_s = self._clock()
         found = self._find(children or children_lookup())
-        rss_mib = sum(usage.rss_mib for usage in found.values())
-        cpu_pct = loader_cpu_pct = None
+        roles = self.roles.of(found, ranks)
+        rss_mib = sum(usage.rss_mib for one, usage in found.items() if roles[one] != "rank")
+        cpu_pct: dict[Role, float] = {}
         if rss_mib and self._read_s is not None and now_s > self._read_s:
-            used_s, own_s = self._used_s(found), self._used_by_root_s(found)
-            cpu_pct = 100 * used_s / (now_s - self._read_s)
-            loader_cpu_pct = 100 * max(used_s - own_s, 0.0) / (now_s - self._read_s)
+            elapsed_s = now_s - self._read_s
+            used_s = self._used_s(found, roles)
+            cpu_pct = {role: 100 * used_s[role] / elapsed_s for role in PARTS}
         self._read_s, self._before = now_s, found
         own = next(iter(usage_of(os.getpid()).values()), None) if self._reads_own else None
+        told, training = (cpu_pct, PARTS[:2]) if self.roles.are_told else ({}, PARTS)
+        waiting = (process.pid for process in found if roles[process] in training)
         values = {
-            "cpu_pct": cpu_pct,
-            "loader_cpu_pct": loader_cpu_pct,
+            "cpu_pct": sum(cpu_pct.values()) if cpu_pct else None,
+            "loader_cpu_pct": told.get("loader"),
+            "other_cpu_pct": told.get("other"),
             "worker_rss_mib": rss_mib or None,
-            "core_wait_pct": self._core_wait.read((process.pid for process in found), now_s),
+            "core_wait_pct": self._core_wait.read(waiting, now_s),
             "usable_cores": self._core_wait.cores,
             "own_cpu_pct": self._own_cpu_pct(now_s) if self._reads_own else None,
             "own_rss_mib": own.rss_mib if own else None,
@@ -74,23 +90,25 @@ class HostReader:
             found |= {one: usage for one, usage in usage_of(process.pid).items() if one == process}
         return found
 
-    def _used_s(self, found: dict[Process, Usage]) -> float:
-        own_s = reaped_s = 0.0
+    def _used_s(
+        self, found: Mapping[Process, Usage], roles: Mapping[Process, Role]
+    ) -> Mapping[Role, float]:
+        # whose server has forked it, a loader worker is reaped by another process of the training
+        reapers = {one.pid: role if role in APART else "training" for one, role in roles.items()}
+        used_s, reaped_s, ended_s = (defaultdict[Role, float](float) for _ in range(3))
         for process, usage in found.items():
             before = self._before.get(process, NOTHING)
-            own_s += usage.own_s - before.own_s
-            reaped_s += usage.reaped_s - before.reaped_s
-        gone = [self._before[process] for process in self._before.keys() - found.keys()]
-        ended_s = sum(usage.own_s + usage.reaped_s for usage in gone)
-        left_s = reaped_s - ended_s - self._ended_s
-        # a parent read just before it reaped has that time at the next reading, or never
-        self._ended_s = min(max(-left_s, 0.0), ended_s)
-        return own_s + max(left_s, 0.0)
-
-    def _used_by_root_s(self, found: dict[Process, Usage]) -> float:
-        if self._root is None or self._root not in found:
-            return 0.0
-        return found[self._root].own_s - self._before.get(self._root, NOTHING).own_s
+            used_s[roles[process]] += usage.own_s - before.own_s
+            reaped_s[reapers[process.pid]] += usage.reaped_s - before.reaped_s
+        for process in self._before.keys() - found.keys():
+            gone = self._before[process]
+            ended_s[reapers.get(gone.parent, "training")] += gone.own_s + gone.reaped_s
+        for reaper in reaped_s:
+            left_s = reaped_s[reaper] - ended_s[reaper] - self._ended_s[reaper]
+            # a parent read just before it reaped has that time at the next reading, or never
+            self._ended_s[reaper] = min(max(-left_s, 0.0), ended_s[reaper])
+            used_s[reaper if reaper in APART else self.roles.of_ended] += max(left_s, 0.0)
+        return used_s
 
     def _own_cpu_pct(self, now_s: float) -> float | None:
         # the kernel counts in ticks of 10 ms, which is 5 % of the time between two readings

@@ -40,6 +40,7 @@ class Usage(NamedTuple):
     own_s: float  # CPU seconds
     reaped_s: float  # CPU seconds of descendants that ended and were waited for
     rss_mib: float  # 0 for a zombie
+    parent: int
 
 
 def are_of_machine() -> bool:
@@ -91,8 +92,18 @@ def usage_of(pid: int) -> dict[Process, Usage]:
         own_s=(user + system) * _TICK_S,
         reaped_s=(reaped_user + reaped_system) * _TICK_S,
         rss_mib=int(cells[21]) * _PAGE_MIB,
+        parent=int(cells[1]),
     )
     return {Process(pid, int(cells[19])): usage}
+
+
+def number_within(pid: int) -> int:
+    """Return the number by which a process is known within its container."""
+    with suppress(*GONE):
+        for line in text(f"{pid}/status").splitlines():
+            if line.startswith(b"NSpid:"):
+                return int(line.split()[-1])
+    return pid
 
 
 def _cells(pid: int) -> list[bytes]:

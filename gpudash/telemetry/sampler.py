@@ -80,6 +80,12 @@ class Sampler:
         known = self._readers
         self._readers = {pid: known.get(pid) or HostReader(pid, reads_own=False) for pid in pids}
 
+    def tell_loaders(self, pid: int, loaders: Collection[int] | None) -> None:
+        """Tell which processes of a training are its loader workers; None: it does not say."""
+        for reader in (self._worker, *self._readers.values()):
+            if reader is not None and reader.pid == pid:
+                reader.roles.tell(loaders)
+
     def start(self) -> None:
         if not self._is_started:
             self._is_started = True
@@ -120,7 +126,7 @@ class Sampler:
         ranks_s = 0.0  # when the processes of other ranks are read next
         for _ in ticks(HOST_S, self._stopped):
             if (worker := self._worker) is not None:
-                reading = _read_host(worker)
+                reading = _read_host(worker, self._pids())
                 if worker is self._worker:
                     self._pass_on(reading)
                     jobs = self._read_other_jobs(reading)
@@ -160,7 +166,8 @@ class Sampler:
         readers = self._readers.values()
         with suppress(Exception):  # an unreadable /proc must not end the readings
             children = children_lookup() if readers else None
-            yield from (reading for one in readers if (reading := one.read(children)).values)
+            ranks = self._pids()
+            yield from (reading for one in readers if (reading := one.read(children, ranks)).values)
 
     def _look(self) -> None:
         def look() -> None:
@@ -169,9 +176,9 @@ class Sampler:
         threading.Thread(target=look, name="gpudash-look", daemon=True).start()
 
 
-def _read_host(worker: HostReader) -> HostReading:
+def _read_host(worker: HostReader, ranks: Collection[int]) -> HostReading:
     try:
-        return worker.read()
+        return worker.read(ranks=ranks)
     except Exception:  # noqa: BLE001  # an unreadable /proc must not end the readings
         return HostReading(at_s=time.monotonic(), pid=worker.pid)
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..instrument import loader_workers
 from ..instrument.memory_history import MemoryHistory
 from ..instrument.reporter import REPORT_EVERY_S, Reports
 from ..instrument.state_sender import OUTSIDE_BLOCKS, StateSender
@@ -103,9 +104,13 @@ class CommandLoop:
 
     def read(self) -> None:
         """End also a profile that has lasted too long."""
+        self.tell_loaders()
         self._receive()
         self._profiling.end_overdue()
         self._note_work()
+
+    def tell_loaders(self) -> None:
+        self._life.tell_loaders(loader_workers.pids())
 
     def _receive(self) -> None:
         for told in self._line.read():

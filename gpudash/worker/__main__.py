@@ -109,12 +109,10 @@ def keep_sockets_in(directory: str) -> None:
 def build(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProcess]:
     # imported here because it takes seconds
     with without_collecting():
-        from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # see above
         from workloads.training import Training, pick_device  # noqa: PLC0415  # see above
 
     device, entry = pick_device(plan.device), find(plan.workload)
-    described = announce(plan, device, events)
-    hook_loaders()
+    described = begin_to_build(plan, device, events)
     training = Training(entry, split(plan.settings)[0], device)
     return training, of_process(described, phases(entry.prepares))
 
@@ -125,7 +123,6 @@ def build_rank(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProce
         import torch._dynamo  # noqa: F401, PLC0415  # slow
 
         from gpudash.instrument.collectives import bus_gb_s  # noqa: PLC0415  # imports torch
-        from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # imports torch
         from workloads import processes  # noqa: PLC0415  # imports torch
         from workloads.training import Training  # noqa: PLC0415  # imports torch
 
@@ -134,8 +131,7 @@ def build_rank(plan: Plan, events: EventPipe) -> tuple["Training", TrainingProce
     waits = f"waiting for the other {plan.nproc - 1} processes"
     events.send(Status(text=waits, awaits="model"))
     joined = processes.join(device)
-    described = announce(plan, device, events)
-    hook_loaders()
+    described = begin_to_build(plan, device, events)
     training = Training(entry.of_processes(), split(plan.settings)[0], device, joined)
     about = {"world_size": joined.count, "node": platform.node(), "bus_gb_s": bus_gb_s(device)}
     process = of_process(described, phases_of_ranks(entry.prepares))
@@ -149,9 +145,13 @@ def leave() -> None:
     distributed.destroy_process_group()
 
 
-def announce(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
+def begin_to_build(plan: Plan, device: "torch.device", events: EventPipe) -> Device:
+    from gpudash.instrument import loader_workers  # noqa: PLC0415  # imports torch
     from gpudash.instrument.device import describe_device  # noqa: PLC0415  # imports torch
+    from gpudash.instrument.slowing import hook_loaders  # noqa: PLC0415  # imports torch
 
+    hook_loaders()
+    loader_workers.hook()
     described = describe_device(device)
     builds = f"building {plan.workload} on {described.name}"
     events.send(Status(text=builds, awaits="model"))
@@ -171,6 +171,8 @@ def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
 
 
 def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
+    from gpudash.instrument import loader_workers  # noqa: PLC0415  # imports torch
+
     return State(
         at_s=process.ready_s,
         phase="training",
@@ -180,6 +182,7 @@ def ready(training: "Training", plan: Plan, process: TrainingProcess) -> State:
         requested=plan.settings,
         warmup_steps=training.warmup_steps,
         notes=tuple(Note(lever=lever, text=text) for lever, text in training.notes.items()),
+        loader_pids=loader_workers.pids(),
     )
 
 

@@ -85,6 +85,8 @@ def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_no
     assert full.high_pct == 0.0
     many = gain("more workers", "1", "2", workers=1, cores=16, **loading)
     assert many.low_pct > 40
+    beside = gain("more workers", "1", "2", workers=1, cores=16, other_cores=14.0, **loading)
+    assert beside.low_pct is None
 
 
 def test_what_batches_kept_ready_bring_depends_on_how_uneven_batches_are_which_no_mean_shows():

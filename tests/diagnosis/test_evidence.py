@@ -11,7 +11,7 @@ from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
-from gpudash.protocol.readings import GpuReading, HostReading
+from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from tests.diagnosis.trainings import (
@@ -104,6 +104,46 @@ def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, 
         first.startswith("loader workers"),
         second.startswith("the training waits for data"),
     ) == (is_first, is_first)
+
+
+def beside_a_renderer(cores, used_by_others=0.0):
+    """A training without loader workers that uses 1.3 cores, of which it waits for a third."""
+    host = HostReading(
+        at_s=0.0,
+        values={
+            "cpu_pct": 130.0 + 100 * cores,
+            "loader_cpu_pct": 0.0,
+            "other_cpu_pct": 100 * cores,
+        },
+    )
+    jobs = OtherJobs(at_s=0.0, used_cores=used_by_others, cores=2)
+    late = measured(device=CPU, core_wait_pct=33.0, data_ms=2.0, chosen={"num_workers": "0"})
+    return ask(changed(late, host=host, other_jobs=jobs), cores=2)
+
+
+def test_what_else_a_training_has_started_is_said_as_such_and_raises_no_hope():
+    alone, beside = beside_a_renderer(0.0), beside_a_renderer(0.9)
+    assert alone.evidence[-1] == beside.evidence[-1]
+    assert beside.evidence[-1].startswith("on an idle machine up to")
+    assert "the training uses 1.3 of 2 cores" in beside.evidence
+    assert "its other processes use 0.9 cores" in beside.evidence
+    assert not any("other processes" in one for one in alone.evidence)
+    assert not any("loader workers" in one for one in beside.evidence)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_others", "title"),
+    [
+        (0.0, 0.0, "limited by other jobs"),
+        (0.9, 0.0, "short of cores"),
+        (0.9, 0.8, "short of cores"),
+        (0.8, 0.9, "limited by other jobs"),
+    ],
+)
+def test_who_takes_more_of_the_cores_is_not_called_another_job_if_the_training_has_started_it(
+    own, of_others, title
+):
+    assert beside_a_renderer(own, of_others).title == title
 
 
 def test_without_the_hosts_time_nothing_is_said_of_it():

@@ -92,6 +92,12 @@ def test_a_state_says_what_has_just_happened():
     assert stood == {5.0: ("evaluation", 4.0), 7.0: ("asked", 5.0), 11.0: ("asked", 10.0)}
 
 
+def test_other_loader_workers_are_no_turn_of_a_life():
+    first = told(started(0.0), paused(4.0, "evaluation"))
+    late = replace(first[-1], loader_pids=(7,))
+    assert told(*first, late)[-1] == replace(late, turns=())
+
+
 def test_a_phase_is_as_old_as_its_first_state():
     items = told(
         started(1.0),

@@ -221,8 +221,8 @@ class Telemetry:
     def __init__(self):
         self.gpus = {}
 
-    def watch(self, process, /, rank=0):
-        self.gpus[rank] = process.device.uuid
+    def watch(self, state, /, rank=0):
+        self.gpus[rank] = state.process.device.uuid
 
     def read(self):
         return []

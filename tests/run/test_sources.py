@@ -191,16 +191,35 @@ class Watching:
     def __init__(self, _emit: object, *, energy: bool) -> None:
         self.gpus: set[str] = set()
         self.processes: set[int] = set()
+        self.loaders: dict[int, tuple[int, ...] | None] = {}
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def watch(self, *_: object) -> None: ...
+
+    def tell_loaders(self, pid: int, loaders: tuple[int, ...] | None) -> None:
+        self.loaders[pid] = loaders
 
     def watch_others(self, gpu_uuids: set[str]) -> None:
         self.gpus = gpu_uuids
 
     def watch_processes(self, pids: set[int]) -> None:
         self.processes = pids
+
+
+def test_each_rank_names_its_own_loader_workers_and_may_name_none(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(telemetry_source, "Sampler", Watching)
+    telemetry = TelemetrySource()
+    first = Trainer(stamps=False).start()
+    ranks = [in_process(first, pid=50 + rank, world_size=8) for rank in range(8)]
+    for rank, state in enumerate(ranks[:7]):
+        telemetry.watch(msgspec.structs.replace(state, loader_pids=(60 + rank, 70 + rank)), rank)
+    telemetry.watch(ranks[7], 7)
+    telemetry.watch(msgspec.structs.replace(ranks[0], loader_pids=()), 0)
+    known = {50 + rank: (60 + rank, 70 + rank) for rank in range(1, 7)}
+    assert telemetry._sampler.loaders == known | {50: (), 57: None}
 
 
 def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(

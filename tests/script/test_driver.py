@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from gpudash.instrument import loader_workers
 from gpudash.levers.offers import UNKNOWN
 from gpudash.levers.training_objects import TrainingObjects
 from gpudash.protocol.commands import (
@@ -25,6 +26,7 @@ from tests.answers import blocks
 from tests.lives import turns
 from tests.script.toy_script import Dashboard, Script, connected, path, script
 from tests.waiting import until
+from tests.warm import python
 
 # ── reports ─────────────────────────────────────────────────────────────────────────────
 
@@ -49,6 +51,51 @@ def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) 
     assert [step.step for step in dashboard.reported] == list(range(1, len(dashboard.reported) + 1))
     assert started.at_s <= dashboard.reported[0].finished_s
     assert dashboard.of(Progress)[-1].total_samples == 4 * dashboard.reported[-1].step
+
+
+def test_loader_workers_are_told_as_soon_as_they_start_and_once_they_have_ended(
+    training, dashboard, monkeypatch
+) -> None:
+    monkeypatch.setattr(loader_workers, "pids", lambda: (7, 8))
+    training.driver.loads()
+    training.driver.loads()
+    monkeypatch.setattr(loader_workers, "pids", tuple)
+    training.until(lambda: len(dashboard.of("loads")) == 2)
+    training.goes_on()
+    states = [*dashboard.of("started"), *dashboard.of("loads")]
+    assert [one.loader_pids for one in states] == [(), (7, 8), ()]
+    assert {one.at_s for one in states} == {states[0].at_s}  # its life has taken no turn
+
+
+def test_a_late_dashboard_is_told_the_loader_workers_that_there_are(
+    training, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(loader_workers, "pids", lambda: (7, 8))
+    training.driver.loads()
+    dashboard = connected(training, tmp_path)
+    assert dashboard.of("started")[0].loader_pids == (7, 8)
+
+
+LOADS = """
+from torch import nn, optim
+from torch.utils.data import DataLoader
+from gpudash.instrument import loader_workers
+from tests.script.toy import watched
+toy, told = watched(), []
+toy.loads = lambda: told.append(loader_workers.pids())
+model = nn.Linear(1, 1)
+optimizer = optim.SGD(model.parameters(), 0.1)
+for epoch in range(2):
+    batches = iter(DataLoader([[0.0]] * 4, num_workers=2))
+    print(len(told) == epoch + 1, told[-1] == tuple(one.pid for one in batches._workers))
+    for batch in batches:
+        model(batch[0].float()[:, None]).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_the_workers_of_a_loader_have_started_when_it_is_said_to_load() -> None:
+    assert python("-c", LOADS).stdout == "True True\n" * 2
 
 
 def test_later_findings_are_reported(training, tmp_path) -> None:

@@ -40,6 +40,9 @@ class Toy:
     def begins_anew(self):
         self.anew.append(self.tracker.meter.steps)
 
+    def loads(self):
+        pass
+
     def idle(self):
         pass
 

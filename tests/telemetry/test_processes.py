@@ -179,23 +179,6 @@ def test_processes_that_replace_each_other_are_charged_for_all_they_used(
     assert 2 * BURNT_S - 0.04 < cpu_s(reader, clock) < 4 * BURNT_S
 
 
-def test_the_childrens_part_of_the_cpu_time_is_that_of_the_loader_workers(
-    worker: Worker, clock: Clock
-):
-    reader = HostReader(worker.process.pid, clock)
-    assert reader.read().number("loader_cpu_pct") is None
-    worker.does("work")
-    clock.now_s += 1.0
-    alone = reader.read()
-    assert alone.number("loader_cpu_pct") == 0.0
-    assert alone.number("cpu_pct")
-    worker.does("burn", "kill", "burn")
-    clock.now_s += 1.0
-    both = reader.read()
-    assert both.number("loader_cpu_pct") > 100 * (2 * BURNT_S - 0.04)
-    assert both.number("loader_cpu_pct") <= both.number("cpu_pct")
-
-
 @pytest.mark.parametrize("reaped_s", [5.2, 0.0])
 def test_time_reaped_a_moment_late_is_not_counted_twice(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, reaped_s: float
@@ -206,7 +189,7 @@ def test_time_reaped_a_moment_late_is_not_counted_twice(
     monkeypatch.setattr(
         processes,
         "usage_of",
-        lambda pid: {Process(pid, 0): Usage(*used[pid], 1.0)} if pid in used else {},
+        lambda pid: {Process(pid, 0): Usage(*used[pid], 1.0, parent=1)} if pid in used else {},
     )
     reader = HostReader(1, clock)
     reader.read()

@@ -287,6 +287,15 @@ def test_the_processes_of_every_rank_are_read_and_gpudashs_own_once(stream: Stre
     assert {one.pid for one in stream.host if "own_rss_mib" in one.values} == {ME}
 
 
+def test_each_rank_has_loader_workers_of_its_own_if_it_names_any(stream: Stream):
+    stream.sampler.watch(ME, None)
+    stream.sampler.watch_processes({OTHER})
+    stream.sampler.tell_loaders(OTHER, ())
+    stream.sampler.start()
+    until(lambda: {one.pid for one in stream.host if "cpu_pct" in one.values} == {ME, OTHER})
+    assert {one.pid for one in stream.host if "loader_cpu_pct" in one.values} == {OTHER}
+
+
 def test_processes_of_other_ranks_are_read_at_the_slow_pace(stream: Stream):
     stream.sampler.watch_processes({OTHER})
     stream.sampler.start()

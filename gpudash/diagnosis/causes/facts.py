@@ -35,7 +35,7 @@ LEAST_DATA_PCT = 10.0
 LEAST_OF_DATA = 0.3
 """The part of a wait for batches from which on its owner is named."""
 LEAST_OTHERS = 0.1
-"""Cores that other jobs use at least where they are given as a number."""
+"""Cores that other jobs, or other processes of the training, use at least where they are given."""
 LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
@@ -112,6 +112,18 @@ def _other_jobs(now: Measured) -> str:
     jobs = now.snapshot.other_jobs
     is_seen = jobs is not None and jobs.used_cores >= LEAST_OTHERS  # not in other containers
     return fmt.cores(100 * jobs.used_cores, jobs.cores) if jobs and is_seen else "cores"
+
+
+def _crowds_itself(now: Measured) -> bool:
+    """Return whether cores may be short without any other job."""
+    jobs = now.snapshot.other_jobs
+    theirs = max(jobs.used_cores if jobs else 0.0, LEAST_OTHERS)
+    return _is_one_of_several(now) or now.step.other_cores >= theirs
+
+
+def _other_processes(now: Measured) -> str:
+    _only_if(now.step.other_cores >= LEAST_OTHERS)
+    return fmt.cores(100 * now.step.other_cores)
 
 
 def _with_every_core(now: Measured) -> str:
@@ -332,6 +344,7 @@ def _in_phase(now: Measured) -> str:
 
 CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "several": _is_one_of_several,
+    "crowds_itself": _crowds_itself,
     "starved": _is_starved,
     "taken": _is_taken,
     "short": lambda now: _is_taken(now) or (_is_starved(now) and _is_inline(now)),
@@ -357,6 +370,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "other_jobs": _other_jobs,
     "core_wait": lambda now: _pct(now.step.core_wait_pct),
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
+    "other_processes": _other_processes,
     "with_every_core": _with_every_core,
     "without_asides": _without_asides,
     "starved": lambda now: _ms(now.step.starved_ms),

@@ -54,6 +54,7 @@ CORES = Limit(
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
         "{if_taken}loader workers use {loaders_share} of the CPU time",
+        "its other processes use {other_processes}",
         # a loader may wait for a core too, or for something that a lever changes
         "{if_starved}besides, it waits for data {starved} of {step} ms",
         "{if_starved}making a batch waits more than it computes: {slow_batches}",
@@ -128,6 +129,7 @@ INPUT = Limit(
         "making a batch waits more than it computes: {slow_batches}",
         "slowest transform: {slowest_transform} a sample",
         "{if_full}{who} uses {cores}",
+        "{if_full}its other processes use {other_processes}",
         "{if_crowded}{who} waits for a core {core_wait} of the time",
     ),
     "the step waits for data",
@@ -331,8 +333,8 @@ def line(limit: Limit, now: Measured) -> str:
 def _outside(now: Measured) -> Iterator[Cause]:
     step, slow = now.step, now.snapshot.straggler
     yield Cause(ASIDES, step.aside_pct)
-    is_several = len(now.snapshot.ranks) > 1
-    yield Cause(CORES._replace(title="short of cores") if is_several else CORES, step.core_wait_pct)
+    itself = CONDITIONS["crowds_itself"](now)
+    yield Cause(CORES._replace(title="short of cores") if itself else CORES, step.core_wait_pct)
     if slow is None:
         yield Cause(STRAGGLER, None)
         return
@@ -415,6 +417,6 @@ def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
 
 def _crowded(which: str) -> tuple[str, ...]:
     return (
-        f"{{if_several}}too few cores: until other jobs end, {which} has a wide interval",
+        f"{{if_crowds_itself}}too few cores: until other jobs end, {which} has a wide interval",
         f"other jobs take {{other_jobs}}: until they end, {which} has a wide interval",
     )
