@@ -76,9 +76,9 @@ def more_workers(change: LeverChange) -> Outcome | None:
     work_cores = step.busy_cores if waits else step.asked_cores
     if work_cores is not None and step.cores:
         on_all_cores_ms = change.model.step_ms * min(work_cores / step.cores, 1.0)
-    # workers neither take their batches apart nor start each other
-    own_ms = step.owned_ms("unpack") + step.owned_ms("loader_start")
-    alone_ms = min(own_ms, starved_ms) if before else 0.0
+    # workers neither take their batches apart nor draw what is in them
+    alone_ms = step.owned_ms("loader_start") + (step.owned_ms("unpack") if before else 0.0)
+    alone_ms = min(alone_ms, starved_ms)
 
     def with_(added: float, handed_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)

@@ -165,8 +165,9 @@ def _with_owners(step: RecentStep, times: Times, works_ms: float) -> Times:
     compiling_ms = min(step.owned_ms("compile"), left_ms - collecting_ms)
     left_ms -= collecting_ms + compiling_ms
     rollout_ms = min(step.phases_ms.get("rollout", 0.0), left_ms)
-    # a rollout may wait for its environment
-    blocked_ms = min(max(step.owned_ms("blocked") - rollout_ms, 0.0), left_ms - rollout_ms)
+    # a rollout may wait for its environment, and the host for the device
+    known_ms = rollout_ms + (_waits_at_most_ms(step, works_ms) if step.on_gpu else 0.0)
+    blocked_ms = min(max(step.owned_ms("blocked") - known_ms, 0.0), left_ms - rollout_ms)
     left_ms -= rollout_ms + blocked_ms
     if step.on_gpu:
         left_ms = min(left_ms, max(times.step - times.data - works_ms, 0.0))
@@ -258,8 +259,16 @@ def _code_ms(step: RecentStep, works_ms: float) -> float:
         code_ms = step.phases_ms.get("your_code", 0.0)
     if not step.on_gpu:
         return code_ms
+    waits_ms = _waits_at_most_ms(step, works_ms)
     if profile is None:
-        return max(code_ms - works_ms, 0.0)
+        return max(code_ms - waits_ms, 0.0)
     calls_ms = sum(one.self_ms for one in profile.operators)
-    waits_ms = (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)
     return min(code_ms, profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms)
+
+
+def _waits_at_most_ms(step: RecentStep, works_ms: float) -> float:
+    """Return for how long the host may wait for the device: without a profile while that works."""
+    profile = step.profile
+    if profile is None:
+        return works_ms
+    return (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)

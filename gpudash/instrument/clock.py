@@ -276,7 +276,9 @@ class Clock(Generic[TimestampT]):
             )
         )
         self._after = None
-        self.host.iterated(split.ended_s - split.began_s, data_s, count, is_seen=split.measured)
+        self.host.iterated(
+            split.ended_s - split.began_s, data_s, count, is_seen=_is_seen(count, split.timestamps)
+        )
         if self.began_s >= self._phases_due_s:
             self._phases_due_s = self.began_s + self._phases_every_s
             self._phases_left = PHASES_IN_A_ROW
@@ -381,7 +383,9 @@ class Clock(Generic[TimestampT]):
         )
         if step is not None:
             self._after = None
-        self.host.iterated(ended_s - self.began_s, data_s, count, is_seen=self._measured)
+        self.host.iterated(
+            ended_s - self.began_s, data_s, count, is_seen=_is_seen(count, self._recorded)
+        )
         self.spent_s += self._now() - ended_s
 
     def end_first(
@@ -549,3 +553,8 @@ class Clock(Generic[TimestampT]):
         begin = self._timestamps.between_ms(ended, halves.prepare[0][1])
         end = self._timestamps.between_ms(ended, halves.prepare[-1][2])
         return max(0.0, min(end, 0.0) - max(begin, -lasted_ms))
+
+
+def _is_seen(count: int, recorded: Sequence[TimestampT]) -> bool:
+    """Whether its marks were: of steps timed together none is."""
+    return count == 1 and len(recorded) > 1
