@@ -3,6 +3,7 @@
 What is run is the text that is shown, character by character.
 """
 
+import gc
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import product
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import Subset, default_collate
 from torchvision.transforms import v2
 
+from gpudash.process_levers import OF_PROCESS
 from tests.workloads.trainings import (
     CPU,
     CUDA,
@@ -48,6 +50,7 @@ FORMS = {
 IN_A_SCRIPT = [
     *product(["precision"], ["script", "cudnn_tf32"]),
     *product(["fused_optimizer"], FORMS),
+    *((lever.name, value) for lever in OF_PROCESS for value in lever.values),
 ]
 """Values that levers have in a script of the user's."""
 STEPS = 6
@@ -190,6 +193,21 @@ def test_the_losses_are_those_of_the_lever_on_a_gpu(name: str, value: str) -> No
     ("name", "value"), [("precision", "tf32"), ("backward_thread", "autograd")]
 )
 def test_what_only_a_gpu_notices_runs_on_a_cpu_as_well(name: str, value: str) -> None:
+    assert_same(CPU, run(name, value)["losses"], trained_here("pipelined", "off"))
+
+
+@pytest.fixture
+def process_as_before() -> Iterator[None]:
+    threshold, threads = gc.get_threshold(), torch.get_num_threads()
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("process_as_before")
+@pytest.mark.parametrize(("name", "value"), [("gc", "frozen"), ("gc", "rare"), ("threads", "1")])
+def test_the_process_changes_no_loss(name: str, value: str) -> None:
     assert_same(CPU, run(name, value)["losses"], trained_here("pipelined", "off"))
 
 
