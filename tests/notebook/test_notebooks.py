@@ -141,14 +141,16 @@ def test_the_answer_stays_once_a_dashboard_has_left_until_there_is_another(noteb
     book.run("fit(200, seconds=0.02)")  # longer than any dashboard takes
     watcher.resume()
     until(lambda: LIMIT in book.show()[0])
-    answer, pictures = book.show()
-    steps = int(re.search(r": (\d+) steps, ", answer)[1])
     with attached(book) as dashboard:
         dashboard.wait(lambda one: one.status == "no cell trains")
+        until(lambda: "gpudash attach watches since then\n" in book.show()[0])
+        answer, pictures = book.show()
+        steps = int(re.search(r": (\d+) steps, ", answer)[1])
         book.run("fit(200)")
         dashboard.wait(lambda one: one.total_steps == steps + 200)
-        assert book.show() == (f"{answer}gpudash attach watches since then\n", pictures)
-    until(lambda: book.show() == (f"{answer}gpudash attach has watched meanwhile\n", pictures))
+        assert book.show() == (answer, pictures)
+    left = answer.replace("watches since then", "has watched meanwhile")
+    until(lambda: book.show() == (left, pictures))
     until(lambda: "attach" not in book.train())
     assert f": {steps} steps, " not in book.show()[0]
 
