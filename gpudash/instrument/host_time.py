@@ -15,6 +15,8 @@ from time import perf_counter, thread_time
 from types import MethodType
 from typing import Any, NamedTuple
 
+from . import patching
+
 SCHEDULER = Path("/proc/thread-self/schedstat")
 NS = 1e-9
 MOST_COLLECTIONS = 10_000
@@ -39,7 +41,13 @@ class _Collector:
         moments: Iterator[float] = iter(perf_counter, None)
         self.note = map(self._moments.append, moments).__next__
         self._spent_s = 0.0
-        gc.callbacks.append(MethodType(getattr, self))
+        self._called = MethodType(getattr, self)
+
+    def listen(self) -> None:
+        """Do it until gpudash is taken out again."""
+        if self._called not in gc.callbacks:
+            gc.callbacks.append(self._called)
+            patching.at_undo(lambda: gc.callbacks.remove(self._called))
 
     def spent_s(self) -> float:
         """Return how long it took so far, without the collection that goes on."""
@@ -63,6 +71,12 @@ class _Compiler:
             self._is_heard = True
             handler.register_start_callback(self._begin)
             handler.register_end_callback(self._end)
+            patching.at_undo(lambda: self._leave(handler))
+
+    def _leave(self, handler: Any) -> None:
+        self._is_heard = False
+        handler.remove_start_callback(self._begin)
+        handler.remove_end_callback(self._end)
 
     def _begin(self, *_: object) -> None:
         self._began = perf_counter(), thread_time()
@@ -110,6 +124,7 @@ class HostTime:
     def __init__(self, read: Callable[[], Counters] | None = None) -> None:
         self._read = read or counters
         self._elsewhere_share = 0.0  # s a step
+        COLLECTS.listen()
         self.restart()
 
     def restart(self) -> None:

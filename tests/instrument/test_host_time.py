@@ -119,6 +119,7 @@ def test_the_next_share_is_of_the_time_since():
 
 
 def test_the_collector_and_this_thread_are_counted():
+    HostTime()
     before = counters()
     gc.collect()
     time.sleep(0.05)
@@ -131,7 +132,8 @@ def test_a_ctrl_c_while_garbage_is_collected_is_not_lost():
     """What Python calls then has no bytecode in which it could be raised, and be ignored."""
     script = """
 import gc, os, signal, threading
-import gpudash.instrument.host_time
+from gpudash.instrument.host_time import HostTime
+HostTime()
 objects = [[number, [number]] for number in range(300_000)]
 threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:

@@ -32,6 +32,7 @@ def places():
         _MultiProcessingDataLoaderIter.__init__, *of_torch._global_optimizer_pre_hooks.values(),
         *of_torch._global_optimizer_post_hooks.values(),
         *torch.jit._recursive.ignored_attributes, *sys.meta_path, sys.excepthook, *sys.path,
+        *gc.callbacks,
     ]
 def left():
     runs = os.listdir(os.environ["GPUDASH_RUN_DIR"])
