@@ -7,7 +7,7 @@ moved is in `gpudash.levers.process`.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-AUTO = "auto"
+OWN = "own"
 """The value that the process had by itself."""
 
 
@@ -16,7 +16,7 @@ class ProcessLever(NamedTuple):
 
     name: str
     others: tuple[str, ...]
-    """Its values beside `auto`."""
+    """Its values beside `own`."""
     summary: str
     source: str
     helps: str = ""
@@ -24,7 +24,7 @@ class ProcessLever(NamedTuple):
 
     @property
     def values(self) -> tuple[str, ...]:
-        return (AUTO, *self.others)
+        return (OWN, *self.others)
 
     @property
     def helps_by_value(self) -> dict[str, str]:
@@ -35,7 +35,7 @@ OF_PROCESS = (
     ProcessLever(
         "gc",
         ("frozen", "rare"),
-        "When Python collects garbage: auto, as the training has it; frozen, without another look "
+        "When Python collects garbage: own, as the training has it; frozen, without another look "
         "at what there is now; rare, a hundred times as seldom. Helps where collections stop the "
         "step.",
         "gc.freeze, gc.set_threshold",
@@ -44,7 +44,7 @@ OF_PROCESS = (
     ProcessLever(
         "threads",
         ("1", "2", "4", "8", "16", "32", "64"),
-        "Threads that compute one operator on the CPU: auto, as the training has it. Fewer help "
+        "Threads that compute one operator on the CPU: own, as the training has it. Fewer help "
         "where not each of them gets a core, more where cores are free and operators large.",
         "torch.set_num_threads",
     ),
@@ -53,5 +53,5 @@ OF_PROCESS = (
 
 def split(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings without these levers, and those of all these levers."""
-    process = {lever.name: settings.get(lever.name, AUTO) for lever in OF_PROCESS}
+    process = {lever.name: settings.get(lever.name, OWN) for lever in OF_PROCESS}
     return {name: settings[name] for name in settings if name not in process}, process

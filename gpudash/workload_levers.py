@@ -1,13 +1,13 @@
 """All levers that a workload takes: its own, and those of the process of any training."""
 
-from gpudash.process_levers import AUTO, OF_PROCESS
+from gpudash.process_levers import OF_PROCESS, OWN
 from workloads import Entry
 from workloads.levers import Choice, Lever
 
 SHARED = tuple(
     Choice(
         name=one.name,
-        default=AUTO,
+        default=OWN,
         choices=one.values,
         effect="next step",
         summary=one.summary,

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import torch
 
-from ..process_levers import AUTO, OF_PROCESS, ProcessLever
+from ..process_levers import OF_PROCESS, OWN, ProcessLever
 from ..protocol.records import Settings
 from ..protocol.training import Lever
 from .offers import canonical
@@ -71,7 +71,7 @@ class ProcessLevers:
     @property
     def settings(self) -> Settings:
         moved = {name: value for name, (value, _) in self._moved.items()}
-        return {lever.name: moved.get(lever.name, AUTO) for lever in OF_PROCESS}
+        return {lever.name: moved.get(lever.name, OWN) for lever in OF_PROCESS}
 
     def resolve(self, changes: Settings) -> Settings:
         """Return all settings of these levers after the changes. Raises Refusal."""
@@ -87,18 +87,18 @@ class ProcessLevers:
 
     def apply(self, wanted: Settings) -> None:
         for name, before in self.settings.items():
-            value = wanted.get(name, AUTO)
-            if before not in (value, AUTO):
+            value = wanted.get(name, OWN)
+            if before not in (value, OWN):
                 _, put_back = self._moved.pop(name)
                 put_back()
-            if value not in (before, AUTO):
+            if value not in (before, OWN):
                 self._moved[name] = value, MOVERS[name].move(value)
 
     def _offer(self, lever: ProcessLever) -> Lever:
         return Lever(
             name=lever.name,
             kind="choice",
-            default=AUTO,
+            default=OWN,
             choices=lever.values,
             summary=lever.summary,
             source=lever.source,

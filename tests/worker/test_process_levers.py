@@ -11,6 +11,7 @@ from gpudash.worker.workload_training import WorkloadLevers
 from tests.script.levers.scripts import levers as of_script
 from tests.script.levers.scripts import move, refuses
 from tests.worker.in_process import ENTRY, SETTINGS
+from workloads.levers import AUTO
 from workloads.training import Training
 
 
@@ -29,14 +30,14 @@ def levers(request):
 
 def test_they_begin_as_the_process_is(levers):
     before = gc.get_threshold(), torch.get_num_threads()
-    assert {levers.settings[one.name] for one in OF_PROCESS} == {"auto"}
+    assert {levers.settings[one.name] for one in OF_PROCESS} == {"own"}
     assert (gc.get_threshold(), torch.get_num_threads()) == before
 
 
 def test_frozen_objects_are_not_looked_at_until_it_is_put_back(levers):
     move(levers, gc="frozen")
     assert gc.get_freeze_count()
-    move(levers, gc="auto")
+    move(levers, gc="own")
     assert not gc.get_freeze_count()
 
 
@@ -57,7 +58,7 @@ def test_threads_are_those_of_an_operator_and_come_back(levers):
     assert torch.get_num_threads() == 4
     move(levers, threads="1")
     assert torch.get_num_threads() == 1
-    move(levers, threads="auto")
+    move(levers, threads="own")
     assert torch.get_num_threads() == own
 
 
@@ -72,12 +73,12 @@ def test_a_collector_that_the_training_has_switched_off_stays_off(levers):
 def test_what_the_training_has_frozen_itself_stays_frozen(levers):
     gc.freeze()
     move(levers, gc="frozen")
-    move(levers, gc="auto")
+    move(levers, gc="own")
     assert gc.get_freeze_count()
 
 
 def test_a_value_that_there_is_not_is_refused_with_the_valid_ones(levers):
-    with pytest.raises(Refusal, match="valid: auto, frozen, rare"):
+    with pytest.raises(Refusal, match="valid: own, frozen, rare"):
         levers.resolve({"gc": "off"})
 
 
@@ -85,4 +86,9 @@ def test_a_training_begins_with_the_values_that_it_is_started_with():
     training = Training(ENTRY, SETTINGS, torch.device("cpu"))
     levers, own = WorkloadLevers(training, "fake", {"threads": "1"}), torch.get_num_threads()
     assert (levers.settings["threads"], own) == ("1", 1)
-    move(levers, threads="auto")
+    move(levers, threads="own")
+
+
+def test_each_value_may_be_a_side_of_an_ab():
+    """`auto` may not: it stands for another one."""
+    assert all(AUTO not in one.values for one in OF_PROCESS)
