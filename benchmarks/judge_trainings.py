@@ -8,11 +8,9 @@ none helps, if there is none with a figure. A training counts where its cause co
 """
 
 import argparse
-import gzip
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
@@ -20,8 +18,8 @@ import msgspec
 from gpudash.diagnosis.answer import find
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.training import Lever
-from gpudash.run.replayed import replayed
 from gpudash.trace.summary import Summary
+from tests.diagnosis.recorded import at_end
 
 LEAST_GAIN_PCT = 20.0
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
@@ -67,12 +65,7 @@ class Judged(NamedTuple):
 def judged(folder: Path) -> Iterator[Judged]:
     """Answer as the tree of today does, at the end of the recording."""
     truth = msgspec.json.decode((folder / "truth.json").read_bytes(), type=Truth)
-    with TemporaryDirectory() as place:
-        log = Path(place, "run.jsonl")
-        log.write_bytes(gzip.decompress((folder / "run.jsonl.gz").read_bytes()))
-        snapshot = replayed(log).snapshot
-    can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
-    live = msgspec.structs.replace(snapshot, can=can, levers=truth.levers, doing=None)
+    live = at_end(folder / "run.jsonl.gz", truth.levers)
     for profile in (None, truth.summary):
         found = find(live, truth.cores, profile)
         yield Judged(truth, profile is not None, found.answer if found is not None else None)

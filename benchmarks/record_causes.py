@@ -191,8 +191,7 @@ class Recorder:
         now_s = time.monotonic()
         self.found.seconds[part] = round(now_s - self._began_s, 2)
         self._began_s = now_s
-        text = msgspec.json.format(msgspec.json.encode(self.found), indent=1)
-        (self._folder / "found.json").write_text(bare(text.decode()))
+        write(self._folder / "found.json", self.found)
 
 
 def main() -> None:
@@ -212,6 +211,12 @@ def main() -> None:
         recorder = Recorder(script, arguments.out, arguments)
         recorder.record()
         print(line(recorder.found), flush=True)
+
+
+def write(path: Path, record: msgspec.Struct) -> None:
+    """Write a record as JSON that a person can read, without what tells of the machine."""
+    text = msgspec.json.format(msgspec.json.encode(record), indent=1)
+    path.write_text(bare(text.decode()))
 
 
 def bare(text: str) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from record_causes import bare
+from record_causes import bare, write
 from watched_cause import WatchedCause, last_core, neighbours, watched
 
 from gpudash.protocol.answer import Answer
@@ -211,8 +211,7 @@ class Recorder:
         now_s = time.monotonic()
         self.truth.seconds[part] = round(now_s - self._began_s, 2)
         self._began_s = now_s
-        text = msgspec.json.format(msgspec.json.encode(self.truth), indent=1)
-        (self._folder / "truth.json").write_text(bare(text.decode()))
+        write(self._folder / "truth.json", self.truth)
 
 
 def main() -> None:

@@ -59,10 +59,14 @@ class Recorded(NamedTuple):
 def recorded(name: str) -> Recorded:
     """Replay a recording to its end."""
     known = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Known)
+    return Recorded(known, at_end(FOLDER / f"{name}.jsonl.gz", known.levers))
+
+
+def at_end(packed: Path, levers: tuple[Lever, ...]) -> Snapshot:
+    """Replay a packed log; its training shall seem to go on."""
     with TemporaryDirectory() as folder:
-        log = Path(folder, f"{name}.jsonl")
-        log.write_bytes(gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()))
+        log = Path(folder, packed.stem)
+        log.write_bytes(gzip.decompress(packed.read_bytes()))
         snapshot = replayed(log).snapshot
     can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
-    live = msgspec.structs.replace(snapshot, can=can, levers=known.levers, doing=None)
-    return Recorded(known, live)
+    return msgspec.structs.replace(snapshot, can=can, levers=levers, doing=None)

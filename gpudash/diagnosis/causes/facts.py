@@ -173,11 +173,8 @@ def _maker(now: Measured) -> str:
 
 def _of_data(owner: str, now: Measured) -> str:
     """Return the owner's part of the wait for batches, if it is worth a clause."""
-    ms = now.step.owned_ms(owner)
-    _only_if(
-        loader_workers(now.snapshot.settings) and ms >= LEAST_OF_DATA * (now.step.data_ms or 0)
-    )
-    _only_if(ms > 0)
+    ms, waits_ms = now.step.owned_ms(owner), now.step.data_ms or 0.0
+    _only_if(loader_workers(now.snapshot.settings) and ms > 0 and ms >= LEAST_OF_DATA * waits_ms)
     return fmt.milliseconds(ms)
 
 

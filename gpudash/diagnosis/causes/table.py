@@ -118,6 +118,14 @@ SHARED_GPU = Limit(
 # ── the parts of a step ─────────────────────────────────────────────────────────────────
 # Other tools call a wait of 10 % a warning. A copy's phase includes the time until its launch.
 
+SLOW_LOADING = (
+    "making a batch waits more than it computes: {slow_batches}",
+    "slowest transform: {slowest_transform} a sample",
+    "{if_full}{who} uses {cores}",
+    "{if_full}its other processes use {other_processes}",
+    "{if_crowded}{who} waits for a core {core_wait} of the time",
+)
+"""Why batches are made slowly."""
 INPUT = Limit(
     "data",
     "input-bound",
@@ -126,11 +134,7 @@ INPUT = Limit(
         "starting an epoch's workers takes {starts} of it: persistent_workers=True keeps them",
         "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
         "{maker}",
-        "making a batch waits more than it computes: {slow_batches}",
-        "slowest transform: {slowest_transform} a sample",
-        "{if_full}{who} uses {cores}",
-        "{if_full}its other processes use {other_processes}",
-        "{if_crowded}{who} waits for a core {core_wait} of the time",
+        *SLOW_LOADING,
     ),
     "the step waits for data",
     least_pct=10.0,
@@ -140,7 +144,7 @@ LOADERS = INPUT._replace(
     clauses=(
         "loader workers use {pct} of the CPU time",
         "{device} waits for data {starved} of {step} ms",
-        *INPUT.clauses[4:],
+        *SLOW_LOADING,
     )
 )
 """Loader workers have the cores of a training that waits less for them."""
