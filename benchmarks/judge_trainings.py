@@ -24,6 +24,8 @@ from tests.diagnosis.recorded import at_end
 LEAST_GAIN_PCT = 20.0
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
 """A limit's word in an answer → in index.toml."""
+CROWDED = "short of cores"
+"""The title of `others` where the training's own processes have the cores."""
 OF_INPUT = {"epoch_start", "unpacking"}
 """Owners whose answer is that the input limits, with the owner in its evidence."""
 
@@ -46,7 +48,9 @@ class Truth(msgspec.Struct):
 
     def is_limit(self, answer: Answer | None) -> bool:
         right = {*self.limits, *(["input"] if OF_INPUT & {*self.limits} else ())}
-        return answer is not None and WORDS.get(answer.limit, answer.limit) in right
+        if answer is None or answer.title == CROWDED:
+            return answer is not None and answer.limit in right
+        return WORDS.get(answer.limit, answer.limit) in right
 
     def is_proposal(self, answer: Answer | None) -> bool:
         tries = answer.tries if answer is not None else ()

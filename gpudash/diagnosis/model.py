@@ -24,10 +24,6 @@ AHEAD = 3
 """Steps that a host runs ahead at most: where launches queue up, more do not change the period."""
 UNTRACED = Summary(steps=0, step_ms=0.0, on_device=False)
 
-PYTHON = 2.0
-"""The host's time around launches, in multiples of its time in torch's operators: Python takes as
-long again. In benchmarks/causes it takes 0.5 to 1.5 times as long."""
-
 
 class _Saving(NamedTuple):
     """By how much a step would be shorter, in ms: the least and the most that is possible."""
@@ -254,16 +250,12 @@ def _code_ms(step: RecentStep, works_ms: float) -> float:
     On a GPU it may wait there. Without a profile, which shows that, the device may have worked all
     of its time meanwhile.
     """
-    code_ms, profile = step.own_code_ms, step.profile
+    if step.traced_code_ms is not None:
+        return step.traced_code_ms - step.no_core_ms
+    code_ms = step.own_code_ms
     if code_ms is None:
         code_ms = step.phases_ms.get("your_code", 0.0)
-    if not step.on_gpu:
-        return code_ms
-    waits_ms = _waits_at_most_ms(step, works_ms)
-    if profile is None:
-        return max(code_ms - waits_ms, 0.0)
-    calls_ms = sum(one.self_ms for one in profile.operators)
-    return min(code_ms, profile.step_ms - (profile.loader_ms or 0.0) - PYTHON * calls_ms - waits_ms)
+    return code_ms - _waits_at_most_ms(step, works_ms) if step.on_gpu else code_ms
 
 
 def _waits_at_most_ms(step: RecentStep, works_ms: float) -> float:

@@ -47,6 +47,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     host_ms: float | None = None
     own_code_ms: float | None = None
     """Host time in the script's own code, with waits for the device there."""
+    traced_code_ms: float | None = None
+    """The same by a profile, which knows it of all phases, and without such waits."""
     owners_ms: dict[str, float] = {}
     """The host's time by `OWNERS`."""
     device_ms: float | None = None
@@ -271,6 +273,7 @@ def recent_step(
         workers=int(workers) if workers.isdecimal() else None,
         pinned={"on": True, "off": False}.get(pins) if source != "resident" else None,
         profile=profile if profile is not None and profile.on_device else None,
+        traced_code_ms=None if profile is None else profile.own_code_ms,
         **means | {name: ms / slower for name, ms in times.items()},
     )
 

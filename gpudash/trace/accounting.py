@@ -10,6 +10,7 @@ from gpudash.trace.mfu import mfu_pct
 from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
 from gpudash.trace.names import MODULE, STEP, Direction, copied, uses_tensor_cores
 from gpudash.trace.nesting import innermost, modules_around
+from gpudash.trace.own_code import own_code_us
 from gpudash.trace.phases import LOADER, phases
 from gpudash.trace.spans import Spans, ends_last, overlap, union
 from gpudash.trace.summary import CAUSES, CopyUse, KernelUse, OperatorUse, StreamUse, Summary
@@ -23,7 +24,7 @@ def summarise(trace: Trace) -> Summary:
     events = trace.events
     begin_us, end_us, steps = _window(trace)
     inside = (events.begin_us >= begin_us) & (events.begin_us <= end_us)
-    per_step = _PerStep(trace, inside, steps)
+    per_step, own_us = _PerStep(trace, inside, steps), own_code_us(trace)
     summary = Summary(
         steps=steps,
         step_ms=per_step.ms(end_us - begin_us),
@@ -34,6 +35,7 @@ def summarise(trace: Trace) -> Summary:
         },
         host_ms=per_step.annotated_ms(STEP.fullmatch),
         loader_ms=per_step.annotated_ms(lambda name: name.startswith(LOADER)),
+        own_code_ms=None if own_us is None else per_step.ms(own_us),
         operators=per_step.operators(),
         syncs=syncs(trace),
         dropped=trace.dropped,

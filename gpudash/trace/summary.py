@@ -137,6 +137,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The GPU's name; empty if no device was traced."""
     is_cut: bool = False
     """Whether the trace's file ends early."""
+    own_code_ms: float | None = None
+    """The host's time in other code than torch's, waits among it. None without annotated steps, and
+    in older files."""
 
 
 class TotalChange(msgspec.Struct, frozen=True):

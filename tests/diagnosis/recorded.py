@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash.protocol.training import Lever
 from gpudash.run.replayed import replayed
@@ -19,6 +20,8 @@ from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 
 FOLDER = Path(__file__).parent / "recordings"
+OWN_CODE_US = 1_000.0
+"""A device that idles for longer waits for no launch."""
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))
 
 
@@ -59,7 +62,15 @@ class Recorded(NamedTuple):
 def recorded(name: str) -> Recorded:
     """Replay a recording to its end."""
     known = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Known)
+    known = replace(known, summary=known.summary and with_own_code(known.summary))
     return Recorded(known, at_end(FOLDER / f"{name}.jsonl.gz", known.levers))
+
+
+def with_own_code(summary: Summary) -> Summary:
+    """Give a summary of that time what the device idled in each step for the script's own code."""
+    long = ((each, ms) for least_us, each, ms in summary.gaps if least_us >= OWN_CODE_US)
+    idle_ms = sum(ms for each, ms in long if each >= 1)  # the profile begins with an idle device
+    return replace(summary, own_code_ms=max(idle_ms - (summary.loader_ms or 0.0), 0.0))
 
 
 def at_end(packed: Path, levers: tuple[Lever, ...]) -> Snapshot:
@@ -69,4 +80,4 @@ def at_end(packed: Path, levers: tuple[Lever, ...]) -> Snapshot:
         log.write_bytes(gzip.decompress(packed.read_bytes()))
         snapshot = replayed(log).snapshot
     can = frozenset({*snapshot.can, "blocks", "levers", "profile"})
-    return msgspec.structs.replace(snapshot, can=can, levers=levers, doing=None)
+    return replace(snapshot, can=can, levers=levers, doing=None)

@@ -5,7 +5,7 @@ import pytest
 from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.causes.table import causes, limit_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.parts import CODE, DEVICE
+from gpudash.diagnosis.parts import CODE, DEVICE, LAUNCH
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.snapshot import Snapshot
 from tests.diagnosis.recorded import NAMES, recorded
@@ -109,6 +109,8 @@ def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
         ({"blocked": 2.0, "gc": 5.0}, {}, "gc"),
         ({"blocked": 6.0}, {"phases_ms": {"rollout": 7.0}}, "rollout"),
         ({"blocked": 0.5}, {"own_code_ms": 6.5}, "own_code"),
+        ({}, {"own_code_ms": 0.5, "traced_code_ms": 6.5}, "own_code"),
+        ({"gc": 5.5}, {"own_code_ms": 0.5, "traced_code_ms": 6.5}, "gc"),
     ],
 )
 @pytest.mark.parametrize("on_gpu", [True, False])
@@ -119,6 +121,12 @@ def test_the_hosts_time_limits_by_its_owner(owners_ms, more, limit, on_gpu):
     model = model_of(step)
     assert word(step, model) == limit
     assert model.residual == pytest.approx(0.0)
+
+
+def test_a_profile_leaves_launches_what_is_not_the_scripts_own_code():
+    step = full(host_ms=10.0, gpu_util_pct=20.0, own_code_ms=0.5, traced_code_ms=6.0)
+    without = model_of(step).without(LAUNCH)
+    assert (without.low, without.high) == (pytest.approx(2.0), pytest.approx(4.0))
 
 
 def test_a_device_that_works_all_the_time_hides_a_host_that_is_blocked():
