@@ -316,6 +316,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     recent: RecentMeans = RecentMeans()
     series: Series = Series()
     markers: tuple[Marker, ...] = ()
+    asides: tuple[Marker, ...] = ()
+    """The newest evaluations, checkpoints and profiles: those that no marker shows, too."""
     blocks: tuple[BlockShown, ...] = ()
     """The newest blocks, oldest first."""
     results: tuple[Result, ...] = ()

@@ -68,7 +68,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     aside_pct: float | None = None
     """Share of the time in evaluation and checkpoints; None if none was seen."""
     asides: int = 0
-    """Evaluations and checkpoints in that time, of a second or longer."""
+    """Evaluations and checkpoints in that time."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -294,7 +294,7 @@ def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
 
 
 def _took_s(snapshot: Snapshot, kinds: tuple[Aside, ...], since_s: float) -> Iterator[float]:
-    for mark in snapshot.markers:
+    for mark in snapshot.asides:
         ended_s = mark.at_s + mark.lasts_s
         if mark.kind in kinds and ended_s > since_s:
             yield ended_s - max(mark.at_s, since_s)

@@ -43,8 +43,7 @@ def own_code_us(trace: Trace) -> float | None:
 def _computes(trace: Trace, calls: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Return the long operators of a training on a GPU that call nothing there."""
     events = trace.events
-    first, last = (
-        np.searchsorted(events.begin_us[calls], at_us) for at_us in (events.begin_us, events.end_us)
-    )
-    is_long = events.are("operator") & (events.duration_us >= LAUNCHING_US)
-    return is_long & (first == last) & bool(events.are(*ON_DEVICE).any())
+    calls_us = events.begin_us[calls]
+    found = events.are("operator") & (events.duration_us >= LAUNCHING_US)
+    found &= np.searchsorted(calls_us, events.begin_us) == np.searchsorted(calls_us, events.end_us)
+    return found & events.are(*ON_DEVICE).any()

@@ -103,6 +103,7 @@ PASSING_S = 10.0
 """Why a profile or the memory owners were refused is shown for so long: the training does not
 depend on it, and the log keeps it."""
 MOST_MARKERS = 200
+MOST_ASIDES = 1000
 MOST_BLOCKS = 400
 """Five comparisons of forty pairs."""
 MOST_VERDICTS = 50
@@ -125,6 +126,7 @@ class LiveView:
         self._other_results: dict[str, SettingsHistory] = {}  # of other workloads
         self._workload_began_s = 0.0  # when the present workload began
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
+        self._asides: deque[Marker] = deque(maxlen=MOST_ASIDES)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
         self._other_jobs: OtherJobs | None = None  # as read last
         self._await("starting")
@@ -204,6 +206,7 @@ class LiveView:
             series=self._ticks.series(),
             recent=self._ticks.recent(),
             markers=tuple(one for one in self._markers if one.at_s >= self._workload_began_s),
+            asides=tuple(one for one in self._asides if one.at_s >= self._workload_began_s),
             blocks=tuple(self._blocks),
             results=self._results.results(live=self._trains and not self._in_blocks),
             profiling=any(isinstance(one, Profile) for one in self._requests.values()),
@@ -362,8 +365,13 @@ class LiveView:
         if why == "asked":
             self._mark("asked", state.at_s, "resumed")
             self._notice, self._known.steps_since_break = "", 0
-        elif state.at_s - since_s >= MARKED_S:
-            self._mark(why, since_s, why, state.at_s - since_s)
+            return
+        lasts_s = state.at_s - since_s
+        self._asides.append(
+            Marker(kind=why, at_s=since_s - self._began_s, label=why, lasts_s=lasts_s)
+        )
+        if lasts_s >= MARKED_S:
+            self._markers.append(self._asides[-1])
 
     def _start(self, state: State) -> None:
         known, process = self._known, state.process
@@ -478,9 +486,8 @@ class LiveView:
         self._notice = ""
         self._requests = {}  # nobody is left to answer
 
-    def _mark(self, kind: MarkerKind, at_s: float, label: str, lasts_s: float = 0.0) -> None:
-        at_s -= self._began_s
-        self._markers.append(Marker(kind=kind, at_s=at_s, label=label, lasts_s=lasts_s))
+    def _mark(self, kind: MarkerKind, at_s: float, label: str) -> None:
+        self._markers.append(Marker(kind=kind, at_s=at_s - self._began_s, label=label))
 
     @property
     def _pending(self) -> Settings:

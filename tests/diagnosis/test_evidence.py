@@ -21,6 +21,7 @@ from tests.diagnosis.trainings import (
     changed,
     cpu_step,
     deepened,
+    evaluating,
     gpu_step,
     launching,
     measured,
@@ -29,6 +30,15 @@ from tests.diagnosis.trainings import (
     starved,
     two_streams,
 )
+
+
+@pytest.mark.parametrize("lasts_s", [0.1, 3.0])
+def test_evaluations_that_take_most_of_the_time_limit_however_short_each_is(lasts_s):
+    found = ask(evaluating(0.6, lasts_s))
+    assert found.title == "paused"
+    assert found.evidence[0] == "evaluation and checkpoints take 60 % of the time"
+    assert ask(evaluating(0.4, lasts_s)).title != "paused"
+
 
 # ── evidence ────────────────────────────────────────────────────────────────────────
 

@@ -118,11 +118,14 @@ def read(snapshot, throttle="none", top_clock_mhz=None, **values):
     return changed(snapshot, gpu=reading, recent=recent, series=Series(at_s=(0.5,), values=clocks))
 
 
-def evaluating(share, mark_s=4.0):
-    """For this share of the time the training has evaluated."""
-    lasts_s = share * 30.0
-    marks = (Marker(kind="evaluation", at_s=mark_s, label="evaluation", lasts_s=lasts_s),)
-    return changed(measured(), markers=marks, elapsed_s=30.0)
+def evaluating(share, lasts_s=0.1):
+    """For this share of the last half minute the training has evaluated, so long at a time."""
+    every_s = lasts_s / share
+    asides = tuple(
+        Marker(kind="evaluation", at_s=number * every_s, label="evaluation", lasts_s=lasts_s)
+        for number in range(round(30.0 / every_s))
+    )
+    return changed(measured(), asides=asides, elapsed_s=30.0)
 
 
 def profiled(**values):

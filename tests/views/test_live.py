@@ -159,13 +159,16 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.steps_since_break == steps
     assert [(one.at_s, one.kind, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
+    assert shown.asides == shown.markers
 
 
 def test_short_evaluations_leave_the_time_axis_to_others():
     watched = Watched().trained()
     aside = paused(watched.run.now_s, why="evaluation")
-    shown = watched.feed(aside, watched.run.wait(0.2), watched.run.resume()).now()
+    watched.feed(aside, watched.run.wait(0.2))
+    shown = watched.feed(watched.run.resume()).now()
     assert shown.markers == ()
+    assert [(one.kind, one.lasts_s) for one in shown.asides] == [("evaluation", pytest.approx(0.2))]
     assert shown.steps_per_s == pytest.approx(20.0)
 
 

@@ -73,6 +73,15 @@ def test_recent_means_go_back_over_a_time_without_steps_and_what_was_read_in_it(
     assert (recent.steps, recent.values["gpu_util_pct"]) == (pytest.approx(5), 90.0)
 
 
+def test_recent_means_are_of_readings_without_a_chart_too():
+    ticks, run = trained([100.0] * 20)
+    for at_s, percent in ((run.now_s - 0.8, 30.0), (run.now_s - 0.3, 10.0)):
+        ticks.read(host(at_s, blocked_pct=percent))
+    ticks.cover(run.now_s)
+    assert ticks.recent().values["blocked_pct"] == pytest.approx(20.0)
+    assert "blocked_pct" not in ticks.series().values
+
+
 def test_idle_ticks_are_a_measured_zero_without_times():
     ticks, run = trained([50.0] * 10)
     ticks.cover(run.now_s + 1.0)
