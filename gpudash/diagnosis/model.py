@@ -84,8 +84,7 @@ def played_ms(times: Times) -> float:
     host_ms = before_ms + copied_ms + launch_ms
     through_ms = max(before_ms + times.copy + works_ms, host_ms + times.communication)
     through_ms /= 1 if times.waits else AHEAD
-    kernels_ms = max(times.device, launch_ms) if times.blocks else times.device
-    device_ms = times.copy + kernels_ms + times.communication
+    device_ms = times.copy + times.device + times.communication
     return max(host_ms, device_ms, through_ms, times.loader)
 
 
@@ -165,8 +164,6 @@ def _with_owners(step: RecentStep, times: Times, works_ms: float) -> Times:
     known_ms = rollout_ms + (_waits_at_most_ms(step, works_ms) if step.on_gpu else 0.0)
     blocked_ms = min(max(step.owned_ms("blocked") - known_ms, 0.0), left_ms - rollout_ms)
     left_ms -= rollout_ms + blocked_ms
-    if step.on_gpu:
-        left_ms = min(left_ms, max(times.step - times.data - works_ms, 0.0))
     code_ms = _code_ms(step, works_ms) - collecting_ms - compiling_ms - blocked_ms
     return times._replace(
         no_core=no_core_ms,

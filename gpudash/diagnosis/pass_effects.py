@@ -17,8 +17,6 @@ MORE_LAUNCHES = {"bf16": 0.6}
 steps became up to 1.5 times as long."""
 SPEED = {"fp32": 1.0, "cudnn_tf32": 1.0, "tf32": 8.0, "bf16": 16.0}
 """How fast GPUs since 2020 multiply, at most, in multiples of fp32 without tensor cores."""
-IDLE_TENSOR_PCT = 10.0
-"""A device whose tensor cores are busier multiplies on them already."""
 LAUNCHED = 0.9
 """A rehearsal is bound by launches if the host is busy for this part of it."""
 REHEARSAL_ERROR = 0.05
@@ -143,14 +141,13 @@ def _of_products(
 
 def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
     step = change.step
-    active, dram, tensor = step.sm_active_pct, step.dram_active_pct, step.tensor_active_pct
+    active, dram = step.sm_active_pct, step.dram_active_pct
     memory = min(dram / active, 1.0) if active and dram is not None else 0.0
-    is_used = change.before == "cudnn_tf32" and (tensor or 0.0) >= IDLE_TENSOR_PCT
-    ratio = SPEED[to] / SPEED["tf32" if is_used else change.before]
-    saved_ms = most_ms * (1 - memory) * (1 - 1 / ratio)
+    saved_ms = most_ms * (1 - memory) * (1 - SPEED[change.before] / SPEED[to])
     saved_ms += most_ms * memory / 2 if to == "bf16" else 0.0
     more = MORE_LAUNCHES.get(to, 0.0)
-    source = f"tensor cores are active {fmt.percent(tensor)} of the time, SMs {fmt.percent(active)}"
+    tensor = fmt.percent(step.tensor_active_pct)
+    source = f"tensor cores are active {tensor} of the time, SMs {fmt.percent(active)}"
     return Outcome(_quicker(saved_ms), _quicker(0.0, more) if more else None, source)
 
 

@@ -174,12 +174,9 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         if self.profile is not None:
             return self.share_pct(self.busy_ms)
         between, most = self.share_pct(self.computing_ms), self.gpu_util_pct
-        beside = self.share_pct(self.copy_alone_ms)
         if not self.on_gpu:
-            most, beside = self.busy_cores and 100 * self.busy_cores, self.core_wait_pct
-        if between is None or most is None:
-            return between
-        return min(between, most + (beside or 0.0))
+            most = self.busy_cores and 100 * self.busy_cores + (self.core_wait_pct or 0.0)
+        return between if between is None or most is None else min(between, most)
 
     @property
     def busy_ms(self) -> float | None:
