@@ -212,9 +212,9 @@ def _waited_ms(traced: Summary, copy_ms: float) -> float:
 
 
 def _takes_all(step: RecentStep) -> bool:
-    """If the host takes each batch at once, loader workers set the pace."""
-    waits_ms, workers = step.data_ms, step.workers
-    return workers != 0 and step.step_ms is not None and (waits_ms or 0.0) >= WAITED * step.step_ms
+    """If the host takes each batch at once, loader workers set the pace: on cores of their own."""
+    waits_ms, may_wait = step.data_ms or 0.0, step.on_gpu and step.workers != 0
+    return may_wait and step.step_ms is not None and waits_ms >= WAITED * step.step_ms
 
 
 def _blocks(step: RecentStep) -> bool:

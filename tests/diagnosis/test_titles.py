@@ -57,6 +57,9 @@ STEPS = st.builds(
     step_ms=st.just(10.0),
     data_ms=MS,
     host_ms=MS,
+    own_code_ms=MS,
+    traced_code_ms=MS,
+    owners_ms=st.dictionaries(st.sampled_from(("blocked", "gc", "no_core")), st.floats(0.0, 10.0)),
     device_ms=MS,
     phases_ms=st.dictionaries(st.sampled_from(PHASES), st.floats(0.0, 10.0)),
     gpu_util_pct=PCT,
@@ -71,6 +74,19 @@ STEPS = st.builds(
     workers=st.sampled_from((None, 0, 4)),
     profile=st.one_of(st.none(), SUMMARIES),
 )
+
+
+OF_HOST = {"own_code", "blocked", "gc", "launch"}
+"""Words of limits that the thread that trains has alone."""
+
+
+@given(STEPS)
+def test_what_has_the_hosts_time_shortens_a_step_by_its_least_share_at_least(step):
+    step = changed(step, profile=step.profile if step.on_gpu else None)
+    model = model_of(step)
+    limit = limit_of(causes(Measured(Snapshot(), step, model))).limit
+    if limit.word in OF_HOST:
+        assert 10 * model.without(limit.part).low >= limit.least_pct - 1e-6
 
 
 @given(STEPS)

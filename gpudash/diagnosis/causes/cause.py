@@ -61,7 +61,5 @@ class Cause(NamedTuple):
 def saving(limit: Limit, model: Model) -> Cause:
     """Return what a step would save without the limit's part."""
     assert limit.part is not None
-    times, low_ms = model.scenarios[0], model.without(limit.part).low
-    takes_pct = 100 * limit.part.ms(times) / model.step_ms
-    # where one resource does all, nothing hides a part
-    return Cause(limit, takes_pct if times.is_one else 100 * low_ms / model.step_ms, takes_pct)
+    parts_ms = model.without(limit.part).low, limit.part.ms(model.scenarios[0])
+    return Cause(limit, *(100 * ms / model.step_ms for ms in parts_ms))
