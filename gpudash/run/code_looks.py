@@ -65,10 +65,10 @@ class CodeLooks:
 
 
 def is_wanted(snapshot: Snapshot) -> bool:
-    """Return whether the script's own code, or a wait in it, takes a tenth of the step."""
+    """Return whether the script's own code, or what may be in it, takes a tenth of the step."""
     answer = snapshot.answer
     if answer is None or "stacks" not in snapshot.can or answer.step_ms is None:
         return False
-    own = ("your code", "blocked", "wait")
+    own = ("your code", "blocked", "wait", "launch")
     taken = (one.took_ms for one in answer.parts if one.part in own)
     return any((ms or 0.0) >= LEAST * answer.step_ms for ms in taken)
