@@ -161,7 +161,11 @@ def _with_owners(step: RecentStep, times: Times, works_ms: float) -> Times:
     left_ms -= collecting_ms + compiling_ms
     rollout_ms = min(step.phases_ms.get("rollout", 0.0), left_ms)
     # a rollout may wait for its environment, and the host for the device
-    known_ms = rollout_ms + (_waits_at_most_ms(step, works_ms) if step.on_gpu else 0.0)
+    traced = step.profile
+    waits_ms = (
+        works_ms if traced is None else (traced.blocked_ms or 0.0) + (traced.copy_call_ms or 0)
+    )
+    known_ms = rollout_ms + (waits_ms if step.on_gpu else 0.0)
     blocked_ms = min(max(step.owned_ms("blocked") - known_ms, 0.0), left_ms - rollout_ms)
     left_ms -= rollout_ms + blocked_ms
     code_ms = _code_ms(step, works_ms) - collecting_ms - compiling_ms - blocked_ms
@@ -244,20 +248,11 @@ def _works_ms(step: RecentStep) -> float | None:
 def _code_ms(step: RecentStep, works_ms: float) -> float:
     """Return the host's time in the script's own code, as far as it is known.
 
-    On a GPU it may wait there. Without a profile, which shows that, the device may have worked all
-    of its time meanwhile.
+    On a GPU it may wait there: only a profile shows that the device has not worked meanwhile.
     """
     if step.traced_code_ms is not None:
         return step.traced_code_ms - step.no_core_ms
     code_ms = step.own_code_ms
     if code_ms is None:
         code_ms = step.phases_ms.get("your_code", 0.0)
-    return code_ms - _waits_at_most_ms(step, works_ms) if step.on_gpu else code_ms
-
-
-def _waits_at_most_ms(step: RecentStep, works_ms: float) -> float:
-    """Return for how long the host may wait for the device: without a profile while that works."""
-    profile = step.profile
-    if profile is None:
-        return works_ms
-    return (profile.blocked_ms or 0.0) + (profile.copy_call_ms or 0.0)
+    return code_ms - works_ms if step.on_gpu else code_ms

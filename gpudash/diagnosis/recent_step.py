@@ -107,13 +107,6 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return min(self.data_ms, max(idle_ms, 0.0))
 
     @property
-    def unattributed_ms(self) -> float | None:
-        """Time in which the device idled although data were there."""
-        if self.step_ms is None or self.device_ms is None:
-            return None
-        return max(self.step_ms - self.device_ms - (self.starved_ms or 0.0), 0.0)
-
-    @property
     def copy_alone_ms(self) -> float | None:
         """Time in which a batch was copied and no other stream was at work."""
         copy_ms = self.phases_ms.get("copy")

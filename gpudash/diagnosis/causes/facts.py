@@ -308,10 +308,8 @@ def _between_events(now: Measured) -> RecentStep:
 def _unattributed(now: Measured) -> str:
     """Include that the device may idle between two events."""
     step = _between_events(now)
-    left = _known(step.share_pct(step.unattributed_ms))
-    if step.at_work_pct is not None:
-        left += (step.share_pct(step.computing_ms) or 0.0) - step.at_work_pct
-    return fmt.percent(left)
+    named = step.share_pct(step.communication_ms), step.share_pct(step.starved_ms)
+    return fmt.percent(max(100 - _known(step.at_work_pct) - sum(one or 0.0 for one in named), 0.0))
 
 
 # ── a slow rank ─────────────────────────────────────────────────────────────────────────
