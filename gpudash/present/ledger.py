@@ -3,6 +3,7 @@
 Only what was measured with the present other levers counts.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
@@ -20,6 +21,8 @@ from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
 
 NO_DIFFERENCE = "no difference"
+LEAST_IN_SIGHT = 4
+"""Fewest rows of a folded ledger, if there are as many."""
 STEPS_DOWN, STEPS_UP = 2, 4
 """Number of neighbouring values offered for a number."""
 
@@ -51,7 +54,7 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Standing(IntEnum):
-    """The order of the rows."""
+    """The order of the rows; from `MINOR` on they can be folded away."""
 
     FORESEEN = 0
     UNKNOWN = 1
@@ -77,7 +80,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     worth: str = ""
     """The figure as text."""
     state: str = ""
-    """How the figure is known, what it takes to know it, or why there is none."""
+    """How the figure is known, what it takes to know it, or why there is none; empty for an
+    estimate."""
     is_running: bool = False
     """Whether an A/B of it runs."""
 
@@ -110,6 +114,24 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
     return tuple(sorted(found, key=worth))
 
 
+def unfolded(rows: Sequence[LedgerRow]) -> int:
+    """Return how many of the first rows are always in sight: what can be tried or is proven."""
+    count = max(sum(one.standing < Standing.MINOR for one in rows), LEAST_IN_SIGHT)
+    return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
+
+
+def fold_text(folded: Sequence[LedgerRow]) -> str:
+    """Return how many rows are folded, and why: `9 more: 4 need a GPU, 5 not foreseen`."""
+    kinds = Counter(_fold_kind(one) for one in folded)
+    return f"{len(folded)} more: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}"
+
+
+def _fold_kind(one: LedgerRow) -> str:
+    if one.standing is Standing.FIXED:
+        return "cannot change" if one.row.acts else "need a GPU"
+    return one.worth or "not foreseen"
+
+
 def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot) -> LedgerRow:
     name, shown, settings = row.lever.name, snapshot.comparison, snapshot.settings
     if shown is not None and shown.lever == name and not shown.is_over and not shown.doing:
@@ -139,12 +161,10 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
     if _is_idle(row, settings):
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state="no loader here")
     after = row.lever.step(row.value, 1) if row.lever.kind == "switch" else ""
-    standing, worth, state = Standing.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
+    standing, worth = Standing.NOT_FORESEEN, ""
     if name in answer.minor:
-        standing, worth, state = Standing.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"
-    return LedgerRow(
-        row=row, standing=standing, before=row.value, after=after, worth=worth, state=state
-    )
+        standing, worth = Standing.MINOR, f"below {LEAST_PCT:.0f} %"
+    return LedgerRow(row=row, standing=standing, before=row.value, after=after, worth=worth)
 
 
 def _is_idle(row: LeverRow, settings: Settings) -> bool:
@@ -158,7 +178,7 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
     gain = proposed.gain
     state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
     if gain is not None:
-        state = "rehearsed" if gain.how == "rehearsed" else "estimate"
+        state = "rehearsed" if gain.how == "rehearsed" else ""
         state = "moves losses" if row.lever.numerics else state
     return LedgerRow(
         row=row,

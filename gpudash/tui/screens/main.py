@@ -252,6 +252,7 @@ class MainScreen(Contained, Screen[None]):
             await self.app.run_action(f"nudge({columns})")  # before the next key moves the cursor
         else:
             self.levers.move(rows)
+            self._arrange(self._panels.wanted(self._board.shown))  # the fold may have opened
 
     def action_scroll(self, direction: int) -> None:
         self.pane.scroll_pages(direction)
