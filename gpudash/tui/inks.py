@@ -17,6 +17,8 @@ MARK = 3.0
 """The contrast that WCAG 2 requires of meaningful graphics."""
 FILL = 0.7
 """A fill's share of its hue: text is printed on it, and rows of fills stay separate."""
+PAST = 0.5
+"""Contrast of what is no news, as a part of that of what is."""
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 
 
@@ -81,12 +83,21 @@ INKS = {
     "border": _Ink("$foreground", 1.5, share=0.3),  # faint: only the focused border has a meaning
     "focus": _Ink("$primary", TEXT, bold=True),
     "cursor": _Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
+    "cap": _Ink("$primary", MARK, bold=True, printed_on=True),  # of the key to press now
+    "past": _Ink(HUES["rate"].colour, HUES["rate"].contrast * PAST),
     **HUES,
     **{
         f"fill-{name.removeprefix('line-')}": _Ink(
             hue.colour, MARK + FILL * (hue.contrast - MARK), share=FILL, printed_on=True
         )
         for name, hue in HUES.items()
+    },
+    **{
+        f"band-{name}": _Ink(colour, TEXT, bold=True, printed_on=True)
+        for name, colour in (
+            *((name, hue.colour) for name, hue in HUES.items()),
+            *(("busy", "$text-warning"), ("bad", "$text-error")),
+        )
     },
     **{f"mark-{name}": _Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
     **{
@@ -119,6 +130,8 @@ TEXTURES = {
 }
 """Characters that distinguish fills in terminals with no colours or only sixteen."""
 
+REVERSED = ("band-", "cap")
+"""Inks of text that is reversed in such terminals."""
 TURNS = {"lit": "▓", "dusk": "▒"}
 """The same for a timeline's events, of which neighbours alternate."""
 

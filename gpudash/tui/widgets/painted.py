@@ -143,7 +143,11 @@ class Painted(Contained, Widget):
             # the terminal's own background: only known to be light or dark
             ground = inks.BLACK if theme.dark else inks.WHITE
         style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
-        return style, inks.texture(name) if self._hues_are_few() else {}
+        if not self._hues_are_few():
+            return style, {}
+        if name.startswith(inks.REVERSED):
+            return self.rich_style + Style(bold=True, reverse=True), {}
+        return style, inks.texture(name)
 
     def _pair(self, above: str, behind: str) -> InkStyle:
         hues = {}

@@ -129,6 +129,11 @@ class Pane(Panel, Scrolled):
             return len(self._snapshot.ranks) + RANKS_FRAME
         return SURE_PANE if self.tab == "ab" and self._snapshot.comparison is not None else 0
 
+    @property
+    def is_of_running_ab(self) -> bool:
+        shown = self._snapshot.comparison
+        return self.tab == "ab" and shown is not None and not shown.is_over
+
     # ── cursor and scrolling ────────────────────────────────────────────────────────────
 
     @property
