@@ -52,9 +52,14 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     forecast: str = ""
     """The batch size that would fit in device memory; empty if unknown."""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it has another value than by default, or soon will."""
+        return self.pending is not None or self.value != self.lever.default
+
 
 class Standing(IntEnum):
-    """The order of the rows; from `MINOR` on they can be folded away."""
+    """The order of the rows; from `MINOR` on they are folded, unless they are set."""
 
     FORESEEN = 0
     UNKNOWN = 1
@@ -86,6 +91,11 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """Whether an A/B of it runs."""
 
     @property
+    def can_fold(self) -> bool:
+        """Whether it can neither be tried nor is proven nor set."""
+        return self.standing >= Standing.MINOR and not self.row.is_set
+
+    @property
     def is_undecided(self) -> bool:
         """Whether an A/B has shown no difference."""
         return self.proof is not None and self.proof[0] <= 0 <= self.proof[2]
@@ -106,17 +116,18 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
     order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
     found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
 
-    def worth(one: LedgerRow) -> tuple[int, float]:
+    def worth(one: LedgerRow) -> tuple[bool, int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
         by_answer = order.get(one.row.lever.name, 0)
-        return one.standing, proven if one.standing is Standing.PROVEN else by_answer
+        by = proven if one.standing is Standing.PROVEN else by_answer
+        return one.can_fold, one.standing, by
 
     return tuple(sorted(found, key=worth))
 
 
 def unfolded(rows: Sequence[LedgerRow]) -> int:
-    """Return how many of the first rows are always in sight: what can be tried or is proven."""
-    count = max(sum(one.standing < Standing.MINOR for one in rows), LEAST_IN_SIGHT)
+    """Return how many of the first rows are always in sight."""
+    count = max(sum(not one.can_fold for one in rows), LEAST_IN_SIGHT)
     return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
 
 

@@ -17,8 +17,6 @@ MARK = 3.0
 """The contrast that WCAG 2 requires of meaningful graphics."""
 FILL = 0.7
 """A fill's share of its hue: text is printed on it, and rows of fills stay separate."""
-PAST = 0.5
-"""Contrast of what is no news, as a part of that of what is."""
 BLACK, WHITE = Color(0, 0, 0), Color(255, 255, 255)
 
 
@@ -48,6 +46,7 @@ HUES = {
     "line-9": _Ink("#58b8a8", 5.2),  # forward, frozen
     "line-10": _Ink("#b09a88", 3.4),  # your code
     "rate": _Ink("#3a90f0", 4.0),  # throughput, and the device's readings
+    "past": _Ink("#3a90f0", 3.0),  # throughput that is no news
     "host": _Ink("#20c0b0", 6.0),
     "a": _Ink("#3a90f0", 4.0),
     "b": _Ink("#f08a3c", 6.0),
@@ -84,7 +83,6 @@ INKS = {
     "focus": _Ink("$primary", TEXT, bold=True),
     "cursor": _Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
     "cap": _Ink("$primary", MARK, bold=True, printed_on=True),  # of the key to press now
-    "past": _Ink(HUES["rate"].colour, HUES["rate"].contrast * PAST),
     **HUES,
     **{
         f"fill-{name.removeprefix('line-')}": _Ink(

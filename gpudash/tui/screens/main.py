@@ -181,7 +181,7 @@ class MainScreen(Contained, Screen[None]):
 
     def open_tab(self, tab: Tab) -> None:
         self.pane.open(tab)
-        self._rearrange(pane_rows=self.pane.wanted_rows)
+        self._arrange(self._panels.wanted(self._board.shown))
         self._focus_on("pane")
         self._show_footer()
 
@@ -244,7 +244,6 @@ class MainScreen(Contained, Screen[None]):
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
-                self._rearrange(pane_rows=self.pane.wanted_rows)
                 self.choose_tab(self.pane.tab)
             else:
                 self.pane.scroll_rows(rows)

@@ -1,6 +1,7 @@
 """The ledger of the levers, on one axis: estimates are filled, proofs have a dot and whiskers.
 
-What can be tried or is proven is always in sight; the rest is folded until the cursor is in it.
+What can be tried, is proven or set is always in sight; the rest is folded unless the cursor is
+there.
 """
 
 import re
@@ -211,8 +212,7 @@ class LeverPanel(Panel, Scrolled):
         else:
             row += _worth(one, self._axis, columns, ink)
             if columns.state:
-                is_unknown = one.standing is Standing.NOT_FORESEEN
-                row.append((cut(IDLE if is_unknown else one.state, columns.state), "dim"))
+                row.append((cut(one.state or IDLE * (not one.worth), columns.state), "dim"))
         if more:
             kept = exactly(row, max(width - cell_len(more) - 1, 0))
             row = [*kept, (f" {more}", "dim")]

@@ -169,7 +169,8 @@ def _reading_rows(
 
 def _bar(one: ShownReading, width: int) -> str:
     """Draw the value against its limit, if it has one."""
-    return bar_of(one.now / one.top, width) if one.now is not None and one.has_limit else ""
+    known = fmt.measured((one.now,)) if one.has_limit else ()
+    return "".join(bar_of(now / one.top, width) for now in known)
 
 
 class _Columns(NamedTuple):

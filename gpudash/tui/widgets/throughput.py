@@ -15,7 +15,7 @@ from gpudash.present.axes import (
     highest,
     value_at,
 )
-from gpudash.present.cells import LEVELS, Cell, Parts, cell
+from gpudash.present.cells import LEVELS, Cell, CellRow, Parts, cell
 from gpudash.present.curves import LEAST_ROWS, curves, in_stretches
 from gpudash.present.throughput import (
     EIGHTHS,
@@ -40,7 +40,6 @@ from gpudash.tui.widgets.panel import (
     moment_cell,
     window,
 )
-from gpudash.tui.widgets.time_axis import CellRow
 
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
