@@ -220,7 +220,6 @@ def _name(view: TraceView, row: Row, position: int, width: int) -> str:
     event, trace, phase = int(row.events[position]), view.timeline.trace, row.phase(position)
     if phase is not None:
         took = f"{PHASE[phase]} {duration(float(row.length_us[position]))}"
-        took = took.replace(" ", "\N{NO-BREAK SPACE}")  # a texture fills the other blanks
         forms = (f"{took} ", PHASE[phase], SHORT.get(phase, phase if len(phase) < 5 else phase[:3]))
         return next((form for form in forms if len(form) <= width), "")
     return fmt.clip(_shown(trace.names[trace.events.name[event]]), width) if event >= 0 else ""
