@@ -26,8 +26,8 @@ LEAST_BAR, MOST_BAR = 5, 12
 """Columns of a value's bar against its limit."""
 ROOMY = 48
 """Columns from which the title is `GPU and host`."""
-DRAWN = "gpu_util_pct"
-"""The reading that has a curve where there is room."""
+DRAWN = ("gpu_util_pct", "loss")
+"""What has a curve where there is room."""
 CURVE_FROM = 16
 """Rows from which it has one: seven are left for the most important readings."""
 COMPACT_ROWS = 2
@@ -83,13 +83,29 @@ class Activity(TimePanel):
         fitting = self._fitting(width, height)
         yield from _reading_rows(fitting, series, view, width)
         if self._has_curve(height - len(self._why(width, height))):
-            yield from self._curve(width)
+            yield from self._curves(width)
 
-    def _curve(self, width: int) -> Iterator[Parts]:
-        series, time_range = self._snapshot.series, self.range_in(width)
-        runs = axes.cut(series.of(DRAWN), bins_of(series.at_s, time_range), time_range, series.at_s)
-        yield ((f" {METRICS[DRAWN].label}, %", "dim"),)
-        yield from curves((line_of("rate", runs),), 100.0, time_range, LEAST_ROWS, gutter_of(width))
+    def _curves(self, width: int) -> Iterator[Parts]:
+        half = width // 2
+        match self._drawn:
+            case (one, other) if width >= TWO_COLUMNS:
+                left, right = self._curve(one, half), self._curve(other, width - half)
+                yield from beside(left, right, half)
+            case (one, *_):
+                yield from self._curve(one, width)
+
+    def _curve(self, name: str, width: int) -> Iterator[Parts]:
+        series, time_range, metric = self._snapshot.series, self.range_in(width), METRICS[name]
+        runs = axes.cut(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
+        top = 100.0 if metric.unit == "%" else axes.axis_top(axes.highest(runs))
+        yield ((f" {', '.join(filter(None, (metric.label, metric.unit)))}", "dim"),)
+        yield from curves((line_of("rate", runs),), top, time_range, LEAST_ROWS, gutter_of(width))
+
+    @property
+    def _drawn(self) -> tuple[str, ...]:
+        """What of `DRAWN` was measured; a curve begins at 0."""
+        known = {name: fmt.measured(self._snapshot.series.of(name)) for name in DRAWN}
+        return tuple(name for name, values in known.items() if values and min(values) >= 0)
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
         lines, series = device_lines(self._snapshot), self._snapshot.series
@@ -117,9 +133,7 @@ class Activity(TimePanel):
         return self._readings[:room]
 
     def _has_curve(self, room: int) -> bool:
-        return room >= CURVE_FROM and any(
-            one.metric == DRAWN and one.past for one in self._readings
-        )
+        return room >= CURVE_FROM and bool(self._drawn)
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
