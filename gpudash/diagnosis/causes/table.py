@@ -324,12 +324,13 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 
 
 def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
-    """Return the clauses; where the limit is outside of the step, what limits within is second."""
+    """Return the clauses; where something else takes the time, what limits a step is second."""
     others = (one for one in (SHARED_GPU, STRAGGLER, CORES) if one.word != cause.limit.word)
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
     within = (one for one in known if one.binds and not one.limit.is_outside)
-    if cause.limit.is_outside and (then := next(within, None)) is not None:
+    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
+    if is_else and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
         said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
     return tuple(said)
