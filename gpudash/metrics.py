@@ -94,7 +94,7 @@ class Metric(Struct, frozen=True):
     label: str = ""
     """The word for it on the screen, which does not show a metric without one. A phase's word is
     its workload's."""
-    chart: Literal["throughput", "step time"] | None = None
+    chart: Literal["throughput", "step time", "loss"] | None = None
     """The chart that draws it over time."""
     hue: int | None = None
     """Number of a phase's colour."""
@@ -248,6 +248,7 @@ METRICS: dict[str, Metric] = {
         "last",
         csv=6,
         label="loss",
+        chart="loss",
         source="the training's own loss, copied once the device has it",
         within="none: it is the script's own number",
     ),

@@ -140,7 +140,7 @@ def find(
         title=limit.title,
         owner=limit.word * limit.is_outside if limit.part is None else limit.part.name,
         line=line(limit, now),
-        evidence=(*shown, *evidence(cause, now)),
+        evidence=(*shown, *evidence(cause, now, known)),
         slopes=slopes,
         is_proven=proof == "proven" or (proof == "withdrawn" and limit.word != NONE.word),
         why=tuple(reasons(known, limit.word, now, parts)),

@@ -1,7 +1,7 @@
 """Pieces of text side by side: the rows of all widgets, cells for bars and borders, scrolling."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import TypeAlias
 
 import msgspec
@@ -127,6 +127,33 @@ def placed(
     for one in on_right:
         yield x, one
         x += one.width + gap
+
+
+class CellRow:
+    """A row of cells that can be painted over."""
+
+    def __init__(self, width: int, fill: str = " ", ink: str = "text") -> None:
+        self._text = [fill] * width
+        self._inks = [ink] * width
+
+    def put(self, column: int, text: str, ink: str) -> None:
+        """Leave out characters beyond the ends."""
+        for at, character in enumerate(text, column):
+            if 0 <= at < len(self._text):
+                self._text[at], self._inks[at] = character, ink
+
+    def mark(self, column: int, glyph: str) -> None:
+        """Put a glyph into a cell that has no character, and keep the cell's ink."""
+        if 0 <= column < len(self._text) and self._text[column] == " ":
+            self._text[column] = glyph
+
+    def is_free(self, begin: int, end: int) -> bool:
+        return begin >= 0 and end <= len(self._text) and set(self._text[begin:end]) <= {" "}
+
+    @property
+    def parts(self) -> Parts:
+        grouped = groupby(zip(self._text, self._inks, strict=True), key=lambda cell: cell[1])
+        return tuple(("".join(text for text, _ in cells), ink) for ink, cells in grouped)
 
 
 class Scroll(msgspec.Struct, frozen=True, kw_only=True):

@@ -77,11 +77,11 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(cells)
 
     def estimate(self, low: float, high: float, width: int) -> str:
-        """Return an estimate as text: `░` up to its low end, and `╌` on to its high end."""
+        """Return an estimate as text: `▓` up to its low end, and `░` on to its high end."""
         cells = [" "] * width
         zero, first, last = (self.column(one, width) for one in (0.0, low, high))
-        cells[min(zero, first) : last + 1] = "╌" * (last + 1 - min(zero, first))
-        cells[zero : first + 1] = "░" * (first + 1 - zero)
+        cells[min(zero, first) : last + 1] = "░" * (last + 1 - min(zero, first))
+        cells[zero : first + 1] = "▓" * (first + 1 - zero)
         cells[zero] = "┊"
         if high > self.right:
             cells[-1] = "▸"

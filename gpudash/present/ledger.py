@@ -3,6 +3,7 @@
 Only what was measured with the present other levers counts.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
@@ -20,6 +21,8 @@ from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
 
 NO_DIFFERENCE = "no difference"
+LEAST_IN_SIGHT = 4
+"""Fewest rows of a folded ledger, if there are as many."""
 STEPS_DOWN, STEPS_UP = 2, 4
 """Number of neighbouring values offered for a number."""
 
@@ -49,9 +52,14 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     forecast: str = ""
     """The batch size that would fit in device memory; empty if unknown."""
 
+    @property
+    def is_set(self) -> bool:
+        """Whether it has another value than by default, or soon will."""
+        return self.pending is not None or self.value != self.lever.default
+
 
 class Standing(IntEnum):
-    """The order of the rows."""
+    """The order of the rows; from `MINOR` on they are folded, unless they are set."""
 
     FORESEEN = 0
     UNKNOWN = 1
@@ -77,9 +85,15 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     worth: str = ""
     """The figure as text."""
     state: str = ""
-    """How the figure is known, what it takes to know it, or why there is none."""
+    """How the figure is known, what it takes to know it, or why there is none; empty for an
+    estimate."""
     is_running: bool = False
     """Whether an A/B of it runs."""
+
+    @property
+    def can_fold(self) -> bool:
+        """Whether it can neither be tried nor is proven nor set."""
+        return self.standing >= Standing.MINOR and not self.row.is_set
 
     @property
     def is_undecided(self) -> bool:
@@ -102,12 +116,31 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
     order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
     found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
 
-    def worth(one: LedgerRow) -> tuple[int, float]:
+    def worth(one: LedgerRow) -> tuple[bool, int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
         by_answer = order.get(one.row.lever.name, 0)
-        return one.standing, proven if one.standing is Standing.PROVEN else by_answer
+        by = proven if one.standing is Standing.PROVEN else by_answer
+        return one.can_fold, one.standing, by
 
     return tuple(sorted(found, key=worth))
+
+
+def unfolded(rows: Sequence[LedgerRow]) -> int:
+    """Return how many of the first rows are always in sight."""
+    count = max(sum(not one.can_fold for one in rows), LEAST_IN_SIGHT)
+    return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
+
+
+def fold_text(folded: Sequence[LedgerRow]) -> str:
+    """Return how many rows are folded, and why: `9 more: 4 need a GPU, 5 not foreseen`."""
+    kinds = Counter(_fold_kind(one) for one in folded)
+    return f"{len(folded)} more: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}"
+
+
+def _fold_kind(one: LedgerRow) -> str:
+    if one.standing is Standing.FIXED:
+        return "cannot change" if one.row.acts else "need a GPU"
+    return one.worth or "not foreseen"
 
 
 def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot) -> LedgerRow:
@@ -139,12 +172,10 @@ def _row(row: LeverRow, proposed: Try | None, answer: Answer, snapshot: Snapshot
     if _is_idle(row, settings):
         return LedgerRow(row=row, standing=Standing.FIXED, before=row.value, state="no loader here")
     after = row.lever.step(row.value, 1) if row.lever.kind == "switch" else ""
-    standing, worth, state = Standing.NOT_FORESEEN, "", "not foreseen" if snapshot.answer else ""
+    standing, worth = Standing.NOT_FORESEEN, ""
     if name in answer.minor:
-        standing, worth, state = Standing.MINOR, f"below {LEAST_PCT:.0f} %", "estimate"
-    return LedgerRow(
-        row=row, standing=standing, before=row.value, after=after, worth=worth, state=state
-    )
+        standing, worth = Standing.MINOR, f"below {LEAST_PCT:.0f} %"
+    return LedgerRow(row=row, standing=standing, before=row.value, after=after, worth=worth)
 
 
 def _is_idle(row: LeverRow, settings: Settings) -> bool:
@@ -158,7 +189,7 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
     gain = proposed.gain
     state = f"takes ~{proposed.takes_s:.0f} s" if proposed.takes_s is not None else ""
     if gain is not None:
-        state = "rehearsed" if gain.how == "rehearsed" else "estimate"
+        state = "rehearsed" if gain.how == "rehearsed" else ""
         state = "moves losses" if row.lever.numerics else state
     return LedgerRow(
         row=row,

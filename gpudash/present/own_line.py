@@ -7,6 +7,7 @@ and need another patch of torch. So a line is known only where a single one can 
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from difflib import unified_diff
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from gpudash.run.user_command import LAUNCHERS
 LOADER = ("num_workers", "prefetch_factor", "pin_memory")
 OPTIMIZER = {"fused": "fused=True", "foreach": "foreach=True", "single": "foreach=False"}
 """Value of `fused_optimizer` → the argument."""
+FUSED = {"SGD", "Adam", "AdamW", "Adagrad"}
+"""Optimizers that take the argument."""
+NO_NEWLINE = "\n\\ No newline at end of file\n"
 MOST_FILES, MOST_BYTES = 50, 1_000_000
 MOST_POSITIONAL = 5
 """With more arguments without a name, the lever's own may be among them."""
@@ -38,12 +42,44 @@ def unknown(*_: str) -> OwnLine | None:
 
 def own_line(command: Sequence[str], found: str, lever: str, value: str) -> OwnLine | None:
     """`found` is what was found in the training: it begins with the types of the optimizers."""
-    if lever in LOADER:
+    edit = _edit(command, set(re.findall(r"\w+", found.partition(",")[0])), lever, value)
+    if edit is None:
+        return None
+    before, after = (fmt.plain(_as_one(text.strip())) for text in (edit.before, edit.after))
+    return OwnLine(f"{edit.path.name}:{edit.line}", before, after)
+
+
+def own_patch(script: str, lever: str, value: str) -> str | None:
+    """Return the same as a unified diff, of a script of which nothing else is known."""
+    edit = _edit((script,), FUSED, lever, value)
+    if edit is None:
+        return None
+    begin, lines = edit.line - 1, edit.text.splitlines(keepends=True)
+    count = len(edit.before.splitlines())
+    ends = edit.text.endswith("\n") or begin + count < len(lines)
+    after = f"{edit.after}{chr(10) * ends}".splitlines(keepends=True)
+    changed = [*lines[:begin], *after, *lines[begin + count :]]
+    name = edit.path.as_posix()
+    diff = unified_diff(lines, changed, f"a/{name}", f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}{NO_NEWLINE}" for line in diff)
+
+
+class _Edit(NamedTuple):
+    path: Path
+    text: str
+    """Of the whole file."""
+    line: int
+    """The first that changes, from 1."""
+    before: str
+    after: str
+
+
+def _edit(command: Sequence[str], optimizers: set[str], lever: str, value: str) -> _Edit | None:
+    if lever in LOADER and (value.isdecimal() or value in ("on", "off")):
         kinds = {"DataLoader"}
-        argument = f"{lever}={value if value.isdigit() else value == 'on'}"
+        argument = f"{lever}={value if value.isdecimal() else value == 'on'}"
     elif lever == "fused_optimizer" and value in OPTIMIZER:
-        kinds = set(re.findall(r"\w+", found.partition(",")[0]))
-        argument = OPTIMIZER[value]
+        kinds, argument = optimizers, OPTIMIZER[value]
     else:
         return None
     calls = [
@@ -53,7 +89,7 @@ def own_line(command: Sequence[str], found: str, lever: str, value: str) -> OwnL
         return None
     ((path, text, call),) = calls
     changed = _with(text, call, argument)
-    return changed and OwnLine(f"{path.name}:{call.lineno}", *map(fmt.plain, changed))
+    return changed and _Edit(path, text, call.lineno, *changed)
 
 
 def _files(command: Sequence[str]) -> Iterator[tuple[Path, str, ast.Module]]:
@@ -115,7 +151,7 @@ def _of(tree: ast.Module, kinds: set[str]) -> Iterator[ast.Call]:
 
 
 def _with(text: str, call: ast.Call, argument: str) -> tuple[str, str] | None:
-    """Return the call's lines without and with the argument, each as one; None if it may fail."""
+    """Return the call's lines without and with the argument; None if it may fail."""
     name = argument.partition("=")[0]
     given = next((one for one in call.keywords if one.arg == name), None)
     hidden = any(one.arg is None for one in call.keywords) or len(call.args) > MOST_POSITIONAL
@@ -140,9 +176,9 @@ def _with(text: str, call: ast.Call, argument: str) -> tuple[str, str] | None:
         inside = whole[:end].rstrip().removesuffix(b",")
         comma = b", " * bool(call.args or call.keywords)
         after = inside + comma + argument.encode() + whole[end:]
-    return _as_one(whole), _as_one(after)
+    return whole.decode(), after.decode()
 
 
-def _as_one(lines: bytes) -> str:
-    text = re.sub(r"\s*\n\s*", " ", lines.decode().strip())
-    return re.sub(r",? \)", ")", text.replace("( ", "(")) if b"\n" in lines else text
+def _as_one(lines: str) -> str:
+    text = re.sub(r"\s*\n\s*", " ", lines)
+    return re.sub(r",? \)", ")", text.replace("( ", "(")) if "\n" in lines else text

@@ -53,6 +53,12 @@ ESSENTIAL = ("gpu_util_pct", "mem_used_mib", "power_w", "core_wait_pct", "cpu_pc
 """Shown as `–` if not measured; other metrics are left out."""
 
 
+LIMITS = {"power_w": "power_limit_w"}
+"""Metric → the metric that it cannot exceed."""
+OF_LIMIT = ("mem_used_mib", "power_w")
+"""Metrics whose value is shown with its limit."""
+
+
 class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
     """A value and its past."""
 
@@ -67,6 +73,10 @@ class ShownReading(msgspec.Struct, frozen=True, kw_only=True):
     scale: str = ""
     """The value at the sparkline's top; empty for 100 %."""
     top: float = 100.0
+    now: float | None = None
+    """The value in the scale's unit."""
+    has_limit: bool = True
+    """Whether the top is one that cannot be exceeded, and not only the highest so far."""
 
     @property
     def of_device(self) -> bool:
@@ -98,14 +108,19 @@ def reading(snapshot: Snapshot, name: str, view: TimeView) -> ShownReading:
     metric, past = METRICS[name], snapshot.series.of(name)
     value = value_of(snapshot, name, view)
     one = ShownReading(
-        metric=name, kind=metric.kind, label=metric.label, value=quantity(name, value), past=past
+        metric=name,
+        kind=metric.kind,
+        label=metric.label,
+        value=quantity(name, value),
+        past=past,
+        now=None if isinstance(value, str) else value,
     )
     if metric.kind != "step":
         return _scaled(snapshot, one)
     step_ms = step_value(snapshot, "step_ms", view)
     share = None if isinstance(value, str) else _share(value, step_ms)
     shares = tuple(map(_share, past, snapshot.series.of("step_ms")))
-    return msgspec.structs.replace(one, value=fmt.percent(share), past=shares)
+    return msgspec.structs.replace(one, value=fmt.percent(share), past=shares, now=share)
 
 
 def quantity(name: str, value: float | str | None) -> str:
@@ -147,19 +162,26 @@ def _share(part_ms: float | None, step_ms: float | None) -> float | None:
 
 
 def _scaled(snapshot: Snapshot, one: ShownReading) -> ShownReading:
-    """Take 100 %, the total memory, or a round maximum as the top of the scale."""
+    """Take 100 %, the limit of the device, or a round maximum as the top of the scale."""
     unit = METRICS[one.metric].unit
     if unit == "%" and one.metric != "cpu_pct":
         return one
-    total_mib = snapshot.gpu.number("mem_total_mib") if snapshot.gpu else None
-    if one.metric.startswith("mem_") and total_mib:
-        scale = quantity(one.metric, total_mib)
-        has_total = one.metric == "mem_used_mib" and one.value != fmt.ABSENT
-        value = joined(one.value, " of ", scale) if has_total else one.value
-        return msgspec.structs.replace(one, top=total_mib, scale=scale, value=value)
+    limit = _limit(snapshot, one.metric)
+    if limit:
+        scale = quantity(one.metric, limit)
+        has_limit = one.metric in OF_LIMIT and one.value != fmt.ABSENT
+        value = joined(one.value, " of ", scale) if has_limit else one.value
+        return msgspec.structs.replace(one, top=limit, scale=scale, value=value)
     known = [value for value in one.past if value is not None and value < inf]
     top = nice_ceiling(max(known, default=0.0))
-    return msgspec.structs.replace(one, top=top, scale=quantity(one.metric, top))
+    return msgspec.structs.replace(one, top=top, scale=quantity(one.metric, top), has_limit=False)
+
+
+def _limit(snapshot: Snapshot, name: str) -> float | None:
+    if name == "cpu_pct":
+        return 100.0 * snapshot.usable_cores if snapshot.usable_cores else None
+    limit = "mem_total_mib" if name.startswith("mem_") else LIMITS.get(name)
+    return snapshot.gpu.number(limit) if snapshot.gpu and limit else None
 
 
 def joined(value: str, between: str, other: str) -> str:

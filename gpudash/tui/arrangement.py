@@ -33,6 +33,8 @@ LEAST_PANE, LEAST_CHART = 4, 5
 """Fewest rows of the pane and of a chart, with their rules."""
 SURE_PANE = 10
 """Rows that the pane has in any case if it needs them: those of an A/B with some intervals."""
+CURVE_ROWS = 10
+"""Rows of the throughput's chart with a drawn curve and the band of an A/B."""
 USUAL_ROWS = 10
 """Rows of header, answer with three lanes, status and footer."""
 LEAST_STACK = 11
@@ -53,6 +55,8 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """Rows of the ledger for each lever to be in sight."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
+    alone: bool = False
+    """Whether the pane has the step chart's rows too, as while an A/B runs."""
 
 
 def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
@@ -116,7 +120,7 @@ def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
 
 
 def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
-    if room.height < 2 * LEAST_CHART - 1:
+    if shown.alone or room.height < 2 * LEAST_CHART - 1:
         return {"step" if shown.chosen == "step" else "throughput": room}
     rate, step = room.split_horizontal((room.height + 1) // 2)
     return {"throughput": rate, "step": step}
@@ -125,7 +129,9 @@ def _charts(room: Region, shown: PanelChoice) -> dict[str, Region]:
 def _pane_rows(height: int, shown: PanelChoice) -> int:
     """Ignore the number of lanes, so that it does not change what the pane shows."""
     shared = height - USUAL_ROWS - shown.lever_rows
-    wanted = max(shared * 2 // 5, shown.pane_rows, LEAST_PANE)
+    if shown.alone:
+        return max(shared - CURVE_ROWS, SURE_PANE)
+    wanted = max(shared // 4, shown.pane_rows, LEAST_PANE)
     return min(wanted, max(shared - LEAST_CHART, SURE_PANE))
 
 
@@ -138,6 +144,8 @@ def _small(room: Region, shown: PanelChoice) -> dict[str, Region]:
         return {"activity": readings, "pane": pane}
     rows = min(shown.lever_rows, room.height - READINGS_ROWS - 2)
     place, rest = room.split_horizontal(rows)
+    if shown.alone:
+        return {chosen: place, "pane": rest}
     readings, pane = rest.split_horizontal(READINGS_ROWS)
     return {chosen: place, "activity": readings, "pane": pane}
 

@@ -1,7 +1,7 @@
 """The named colours of the widgets: a thing has the same hue wherever it is shown.
 
 Each hue has a fixed contrast with the background, so that it is visible in every theme.
-Neighbours differ in lightness too, for colour-blind users and terminals without colour.
+Neighbours differ in lightness too, for colour-blind users.
 """
 
 from collections.abc import Mapping
@@ -46,6 +46,7 @@ HUES = {
     "line-9": _Ink("#58b8a8", 5.2),  # forward, frozen
     "line-10": _Ink("#b09a88", 3.4),  # your code
     "rate": _Ink("#3a90f0", 4.0),  # throughput, and the device's readings
+    "past": _Ink("#3a90f0", 3.0),  # throughput that is no news
     "host": _Ink("#20c0b0", 6.0),
     "a": _Ink("#3a90f0", 4.0),
     "b": _Ink("#f08a3c", 6.0),
@@ -81,12 +82,20 @@ INKS = {
     "border": _Ink("$foreground", 1.5, share=0.3),  # faint: only the focused border has a meaning
     "focus": _Ink("$primary", TEXT, bold=True),
     "cursor": _Ink("$block-cursor-background", MARK, bold=True, printed_on=True),
+    "cap": _Ink("$primary", MARK, bold=True, printed_on=True),  # of the key to press now
     **HUES,
     **{
         f"fill-{name.removeprefix('line-')}": _Ink(
             hue.colour, MARK + FILL * (hue.contrast - MARK), share=FILL, printed_on=True
         )
         for name, hue in HUES.items()
+    },
+    **{
+        f"band-{name}": _Ink(colour, TEXT, bold=True, printed_on=True)
+        for name, colour in (
+            *((name, hue.colour) for name, hue in HUES.items()),
+            *(("busy", "$text-warning"), ("bad", "$text-error")),
+        )
     },
     **{f"mark-{name}": _Ink(ink.colour, TEXT) for name, ink in EVENTS.items()},
     **{
@@ -101,35 +110,42 @@ INKS = {
 """These are not component classes: Textual would match the stylesheet for each of them in each
 widget several times before the first frame."""
 
-TEXTURES = {
-    "0": "□",
-    "1": "≡",
-    "2": "░",
-    "3": "▒",
-    "4": "▓",
-    "5": "█",
-    "6": "▪",
-    "7": "▤",
-    "8": "▥",
-    "9": "▨",
-    "10": "▧",
-    "host": "▚",
-    "a": "▒",
-    "b": "░",
+LETTERS = {
+    "0": "d",
+    "1": "c",
+    "2": "e",
+    "3": "f",
+    "4": "b",
+    "5": "o",
+    "6": "g",
+    "7": "m",
+    "8": "r",
+    "9": "z",
+    "10": "y",
+    "host": "h",
+    "a": "A",
+    "b": "B",
 }
-"""Characters that distinguish fills in terminals with no colours or only sixteen."""
+"""Letters that stand for hues in terminals with no colours or only sixteen: those of data, copy,
+encode, forward, backward, optimizer, graph, communication, rollout, frozen, your code, host."""
 
+REVERSED = ("band-", "cap")
+"""Inks of text that is reversed in such terminals."""
 TURNS = {"lit": "▓", "dusk": "▒"}
-"""The same for a timeline's events, of which neighbours alternate."""
+"""Patterns for a timeline's events, of which neighbours alternate."""
 
 
-def texture(name: str) -> dict[int, str]:
-    """Return the replacements of fill characters for an ink, as a table for `str.translate`."""
+def lettered(text: str, name: str) -> str:
+    """Return the text with letters for the hue: in full cells, and in what a fill has left over."""
     kind, _, hue = name.rpartition("-")
     if kind in TURNS:
-        return {ord(" "): "█" if hue == "sync" else TURNS[kind]}
-    full = " " if kind == "fill" else "█"
-    return {ord(full): TEXTURES[hue]} if hue in TEXTURES else {}
+        return text.replace(" ", "█" if hue == "sync" else TURNS[kind])
+    letter = LETTERS.get(hue, "█")
+    label = text.rstrip()
+    if kind == "fill" and hue in LETTERS:
+        left = len(text) - len(label)
+        return f"{label}{' ' * (len(label) > 1 and left > 1)}".ljust(len(text), letter)
+    return text.replace("█", letter) if kind in ("", "line") else text
 
 
 def style(name: str, colours: Mapping[str, str], background: Color) -> Style:

@@ -105,8 +105,8 @@ KEYS = (
         needs="restart", rank=8),
     Key("a", "compare", "A/B", "A/B of the lever under the cursor, or end it", "prove",
         needs="blocks", rank=1),
-    Key("x", "try_it", "try it", "A/B of what the answer proposes", "prove", needs="blocks",
-        rank=1),
+    Key("x", "try_it", "try it", "A/B of what the answer proposes; sets what is proven", "prove",
+        needs="blocks", rank=1),
     Key("T", "tune", "tune", "Tune: find the best levers, and prove them against the start",
         "prove", needs="blocks", rank=9),
     Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
@@ -256,6 +256,14 @@ def key_for(action: str) -> str:
     return next((key.shown for key in ACTIVE.get() if key.action == action), "")
 
 
+FIRST = ("try_it", "compare", "screen.enter", "code", "why", "help")
+"""Actions whose keys are the first in the footer, whatever has the focus."""
+
+
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
+    """Put those that are always first before those of the focused panel."""
+    places = {action: place for place, action in enumerate(FIRST)}
     shown = [key for key in keys if key.elsewhere or focus in key.panels]
-    return sorted(shown, key=lambda key: focus not in key.panels)
+    return sorted(
+        shown, key=lambda key: (places.get(key.action, len(FIRST)), focus not in key.panels)
+    )

@@ -104,4 +104,5 @@ class Panels:
             lanes=self.answer.lanes,
             lever_rows=self.levers.wanted_rows,
             pane_rows=self.pane.wanted_rows,
+            alone=self.pane.is_of_running_ab,
         )

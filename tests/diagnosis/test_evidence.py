@@ -57,9 +57,9 @@ def test_a_limit_is_named_with_its_evidence():
     assert waiting.evidence[-1] == "on an idle machine up to 6.15 times as fast"
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
-    assert late.evidence[-2] == "besides, it waits for data 4.00 of 10.0 ms"
+    assert late.evidence[1] == "then: input-bound, the GPU waits for data 4.00 of 10.0 ms"
     late = ask(measured(core_wait_pct=50.0, data_ms=LEAST_DATA_PCT / 10))
-    assert late.evidence[-2] == "besides, it waits for data 1.00 of 10.0 ms"
+    assert late.evidence[1] == "then: input-bound, the GPU waits for data 1.00 of 10.0 ms"
     assert late.tries
     assert ask(cpu_step(), cores=2).evidence == (
         "the CPU computes 98 % of 320 ms",

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from gpudash.present.own_line import OwnLine, own_line
+from gpudash.present.own_line import OwnLine, own_line, own_patch
 
 FOUND = "AdamW, root GPT, 1 backward pass a step, DataLoader with 0 workers"
 
@@ -104,3 +104,45 @@ def test_other_levers_have_no_line_of_their_own(script, lever, value):
 def test_without_the_script_there_is_no_line(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     assert own_line(command, FOUND, "num_workers", "4") is None
+
+
+# ── as a patch ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\nprint(1)\n"])
+@pytest.mark.parametrize(
+    ("call", "what", "after"),
+    [
+        ("DataLoader(data)", ("num_workers", "4"), "DataLoader(data, num_workers=4)"),
+        ("SGD(p, lr=1)", ("fused_optimizer", "fused"), "SGD(p, lr=1, fused=True)"),
+        ("DataLoader(\n    1,\n)", ("pin_memory", "on"), "DataLoader(\n    1, pin_memory=True)"),
+    ],
+)  # fmt: skip
+def test_a_patch_that_the_tool_applies_writes_the_value_into_the_script(
+    tmp_path, monkeypatch, call, what, after, end
+):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "train.py"
+    path.write_text(f"import torch\nmade = {call}{end}", encoding="utf-8")
+    patch = own_patch("train.py", *what)
+    path.write_text(applied(patch, path.read_text(encoding="utf-8")), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == f"import torch\nmade = {after}{end}"
+
+
+def applied(patch, text):
+    """Apply a unified diff of one hunk that begins at the file's first line."""
+    head, _, hunk = patch.partition("@@\n")
+    assert head.startswith("--- a/train.py\n+++ b/train.py\n@@ -1")
+    old, new = "", ""
+    for line in hunk.replace("\n\\ No newline at end of file", "\0").splitlines(keepends=True):
+        kept = line[1:].replace("\0\n", "")
+        old += kept if line[0] in " -" else ""
+        new += kept if line[0] in " +" else ""
+    assert text.startswith(old)
+    return new + text[len(old) :]
+
+
+@pytest.mark.parametrize("what", [("num_workers", "many"), ("precision", "bf16"), ("seed", "1")])
+def test_a_lever_without_a_line_of_its_own_has_no_patch(script, what):
+    script("DataLoader(1)\n")
+    assert own_patch("train.py", *what) is None

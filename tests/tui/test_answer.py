@@ -84,9 +84,9 @@ def shown(snapshot, width, height=7, *, last_s=None, before=None, headline=None)
 
 def test_limit_reason_and_what_to_try_have_a_row_each_and_the_lanes_a_rule():
     rows = shown(two_streams(), 120)
-    assert rows[0].startswith("▌ GPU-BOUND   the GPU is busy 100 % of 6.83 ms ")
+    assert rows[0].startswith("  GPU-BOUND   the GPU is busy 100 % of 6.83 ms ")
     assert rows[1].startswith("▌ encode runs beside training 82 % of it")
-    assert rows[2].startswith("▌ x  TRY precision tf32 → bf16   perhaps much   about 10 s, undone")
+    assert rows[2].startswith("▌  x  TRY precision tf32 → bf16   perhaps much   about 10 s, undone")
     assert rows[2].rstrip().endswith("e why   c code")
     assert rows[3].startswith(" ─ one step · 6.83 ms ───")
     assert [row[1:8].strip() for row in rows[4:]] == ["train", "encode", "host"]
@@ -106,7 +106,8 @@ def test_the_rates_stand_at_the_right_and_give_way_to_the_first_evidence():
 def test_what_nothing_is_known_of_is_not_proposed():
     rows = shown(cpu_step(), 120)
     assert "TRY" not in rows[2]
-    assert "no figure for any lever: a compares the one under the cursor, T tunes" in rows[2]
+    untried = "nothing foreseen; untried: precision, channels_last   "
+    assert f"{untried}a tries the one under the cursor, T tries all" in rows[2]
 
 
 def test_a_proven_answer_says_so():
@@ -239,8 +240,8 @@ def test_what_a_proposal_takes_gives_way_to_its_gain():
     starved = measured("jpeg_input", data_ms=3.0)
     told = "TRY num_workers 4 → 8   +39 to +72 %"
     for width, says in (
-        (90, f"{told}   about 30 s, undone afterwards"),
-        (80, f"{told}   about 30 s"),
+        (92, f"{told}   about 30 s, undone afterwards"),
+        (82, f"{told}   about 30 s"),
         (50, told),
     ):
         rows = shown(starved, width)

@@ -7,7 +7,6 @@ from rich.cells import cell_len
 
 from gpudash.cli.main import main, parse
 from gpudash.format import as_ascii
-from gpudash.tui import inks
 from gpudash.tui.widgets import panel
 from gpudash.tui.widgets.painted import in_place
 from tests.tui.driving import showing
@@ -36,9 +35,7 @@ def test_a_letter_loses_its_accent_and_a_foreign_one_its_shape():
     assert as_ascii("é 訓 ع") == "e ?  ?"
 
 
-def test_focus_and_textures_are_told_apart():
-    phases = [as_ascii(inks.TEXTURES[str(phase)]) for phase in range(7)]
-    assert len(set(phases)) == len(phases)
+def test_focus_is_told_apart():
     assert not {*map(as_ascii, panel.THIN)} & {*map(as_ascii, panel.HEAVY)}
 
 

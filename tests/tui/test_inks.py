@@ -126,8 +126,8 @@ class Fills(Painted):
     """A bar of each fill, and one line that has no ink."""
 
     def rows(self, width, height):
-        for hue in inks.TEXTURES:
-            yield (("  x  ", f"fill-{hue}"),)
+        for hue in inks.LETTERS:
+            yield (("▏x 2     ", f"fill-{hue}"),)
         yield (("none  ", ""),)
         yield (("█", "a"), ("█", "rate"))
 
@@ -149,19 +149,14 @@ async def lines_without_colour(monkeypatch):
         yield app.lines()
 
 
-async def test_fills_have_a_texture_each_without_colour(lines_without_colour):
-    textures = [line[:2] for line in lines_without_colour[: len(inks.TEXTURES)]]
-    assert textures == [glyph * 2 for glyph in inks.TEXTURES.values()]
-    assert all(line[2] == "x" for line in lines_without_colour[: len(inks.TEXTURES)])
+async def test_fills_have_a_letter_each_without_colour_and_their_labels_stay(lines_without_colour):
+    expected = [f"▏x 2 {letter * 4}" for letter in inks.LETTERS.values()]
+    assert lines_without_colour[: len(inks.LETTERS)] == expected
+    assert len({*inks.LETTERS.values()}) == len(inks.LETTERS)
 
 
-async def test_an_ink_with_another_ones_hue_keeps_its_own_texture(lines_without_colour):
-    assert lines_without_colour[len(inks.TEXTURES) + 1] == f"{inks.TEXTURES['a']}█"
-
-
-def test_neighbours_differ_in_texture():
-    for one, other in SIDE_BY_SIDE:
-        assert inks.TEXTURES[one] != inks.TEXTURES[other]
+async def test_a_full_cell_has_the_letter_of_its_hue(lines_without_colour):
+    assert lines_without_colour[len(inks.LETTERS) + 1] == f"{inks.LETTERS['a']}█"
 
 
 async def test_fills_are_plain_where_there_are_colours(monkeypatch):
@@ -170,16 +165,16 @@ async def test_fills_are_plain_where_there_are_colours(monkeypatch):
     monkeypatch.setattr("rich.console.Console.color_system", "truecolor")
     app = OneWidget()
     async with app.run_test(size=(20, 16)):
-        assert app.lines()[: len(inks.TEXTURES)] == ["  x"] * len(inks.TEXTURES)
+        assert app.lines()[: len(inks.LETTERS)] == ["▏x 2"] * len(inks.LETTERS)
 
 
-async def test_sixteen_colours_have_textures_as_well(monkeypatch):
+async def test_sixteen_colours_have_letters_as_well(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", "standard")
     app = OneWidget()
     async with app.run_test(size=(20, 16)):
-        assert app.lines()[0].startswith(inks.TEXTURES["0"])
+        assert app.lines()[0].endswith(inks.LETTERS["0"])
 
 
 async def test_a_terminals_own_colours_are_left_alone_without_colour(monkeypatch):

@@ -347,10 +347,10 @@ async def test_footer_keys_are_buttons_and_a_second_click_opens_a_levers_values(
         await d.click(text)
     assert [c[0] for c in d.engine.calls[1:]] == ["change", "change", "new_row"]
     assert d.engine.calls_of("change")[1] == ({"batch_size": "16"},)
-    await d.click("pin_memory")
-    assert d.app.main_screen.levers.chosen.name == "pin_memory"
+    await d.click("model_scale")
+    assert d.app.main_screen.levers.chosen.name == "model_scale"
     assert len(d.engine.calls_of("change")) == 2
-    await d.click("pin_memory", times=2)
+    await d.click("model_scale", times=2)
     assert len(d.app.screen_stack) == 2
     assert isinstance(d.app.screen, Chooser)
     await d.press("escape")

@@ -94,19 +94,39 @@ def test_the_cursor_begins_on_the_proposal_and_stays_where_it_was_moved():
 # ── what is shown ───────────────────────────────────────────────────────────────────────
 
 
-def test_all_fourteen_levers_are_in_sight_with_the_active_value_in_brackets():
+def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_counted():
+    shown = panel()
+    assert "off → [on]" in line_of(shown, "pipelined")
+    every = [row.lever.name for row in after(**MOVED).levers.rows()]
+    in_sight = [name for name in every if f" {name} " in words(shown)]
+    (fold,) = [line for line in lines(shown) if " more: " in line]
+    assert int(fold.split()[0]) == len(every) - len(in_sight)
+    assert "not foreseen" in fold
+    assert shown.wanted_rows == len(in_sight) + 3  # a rule, the fold, an explanation
+
+
+def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it():
     shown = panel()
     expected = {
-        "pipelined": "off → [on]",
         "batch_size": "[32]",
         "pin_memory": "[off] → on",
         "data": "[resident]",
         "backward_thread": "[autograd]",
         "model_scale": "[full]",
     }
+    shown.move(-1)  # around the begin, to the last one
     for name, value in expected.items():
         assert line_of(shown, name).split(name)[1].strip().startswith(value)
     assert all(line_of(shown, lever.name) for lever in CATALOGUE["encdec"].levers)
+    assert "more" not in "".join(lines(shown))
+    shown.move(1)
+    assert "more: " in "".join(lines(shown))
+
+
+def test_a_click_on_the_fold_opens_it():
+    shown = panel()
+    (at,) = [y for y, line in enumerate(lines(shown)) if " more: " in line]
+    shown.clicked(10, at - 1)
     assert "more" not in "".join(lines(shown))
 
 
@@ -117,12 +137,11 @@ def test_the_rule_has_the_heads_and_one_axis_for_estimates_and_proofs():
     assert "samples/s" in rule
     zero, ten, twenty = (row_at(rule, text) for text in ("0", "+10", "+20 %"))
     assert zero < ten < twenty
-    assert row[row.index("┊") :].startswith("┊░")
-    assert row.rindex("░") < row.index("╌")
-    assert ten - 1 <= row.rindex("░") <= ten + 2
-    assert row.rindex("╌") <= twenty + 4
-    assert "+10 to +20 %" in row
-    assert row.rstrip().endswith("estimate")
+    assert row[row.index("┊") :].startswith("┊▓")
+    assert row.rindex("▓") < row.index("░")
+    assert ten - 1 <= row.rindex("▓") <= ten + 2
+    assert row.rindex("░") <= twenty + 4
+    assert row.rstrip().endswith("░ +10 to +20 %")  # directly right of its bar
 
 
 def row_at(rule, text):
@@ -149,7 +168,7 @@ def test_an_interval_that_shows_no_difference_sets_no_scale():
     snapshot = changed(proposing(PROMISED), verdicts=(undecided,), settings={"own": "a"})
     shown = panel((own(), own("other")), snapshot)
     assert "+20 %" in lines(shown)[0]
-    assert "░╌" in line_of(shown, "other")
+    assert "▓░" in line_of(shown, "other")
     assert "▸" in line_of(shown, "own")[4:]
 
 
@@ -165,9 +184,9 @@ def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
 def test_the_lever_under_the_cursor_is_explained_below_the_list():
     shown = panel()
     assert shown.find("batch_size")
-    below = " ".join("".join(lines(shown, (120, 20))[17:]).split())
+    below = words(shown, (120, 20)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
-    assert "Samples" not in words(shown, (120, 17))  # the list has its room first
+    assert "Samples" not in words(shown, (120, 6))  # the list has its room first
 
 
 def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():
@@ -201,7 +220,6 @@ def test_a_requested_value_is_shown_until_it_is_active():
 
 def test_without_room_for_all_levers_the_number_of_others_is_shown():
     shown = panel()
-    assert "10 more↓" in lines(shown, (80, 7))[6]
     shown.move(9)
     assert "4 more↑" in lines(shown, (80, 7))[1]
     assert "6 more↓" in lines(shown, (80, 7))[6]

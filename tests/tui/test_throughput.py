@@ -166,7 +166,7 @@ def test_the_side_at_a_moment():
 # ── the widget ──────────────────────────────────────────────────────────────────────────
 
 
-def seen(snapshot, view=LIVE, size=(60, 9)):
+def seen(snapshot, view=LIVE, size=(60, 8)):
     """The chart's lines; in so few rows it has columns."""
     chart = ThroughputChart(id="throughput")
     chart.show(snapshot, view)
@@ -191,10 +191,11 @@ def test_the_axis_is_numbered_and_the_change_named_under_its_line():
         "  250┤",
         *["     │"] * 2,
         "  125┤",
-        *["     │"] * 2,
+        "     │",
         "    0┤",
     ]
     assert "┊pipelined=on" in lines[-1]
+    assert lines[-1].rstrip().endswith(" now")
     column = lines[-1].index("┊")
     assert {line[column] for line in lines[1:-1]} > {"┊"}
 
@@ -232,9 +233,9 @@ def of_blocks(block_s):
 def test_blocks_of_b_have_another_hue():
     chart = ThroughputChart(id="throughput")
     chart.show(of_blocks(5.0), SECONDS)
-    row = chart.painted_at(Size(60, 9), focused=True)[6]
+    row = chart.painted_at(Size(60, 8), focused=True)[5]
     inks = [ink for text, ink in row for _ in text]
-    assert [inks[6 + column] for column in (48, 15, 20)] == ["rate", "a", "b"]
+    assert [inks[6 + column] for column in (48, 15, 20)] == ["past", "a", "b"]
 
 
 def test_a_band_below_the_curve_names_the_side_of_each_block_that_fills_a_column():
@@ -256,7 +257,7 @@ def test_without_a_comparison_in_sight_there_is_no_band():
 
 
 def test_a_spike_beyond_the_axis_is_marked():
-    for size in ((60, 9), (60, 20)):
+    for size in ((60, 8), (60, 20)):
         assert seen(run([100.0] * 60 + [9000.0] + [100.0] * 60), size=size)[1][:6] == "  120↑"
 
 

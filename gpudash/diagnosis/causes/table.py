@@ -56,7 +56,6 @@ CORES = Limit(
         "{if_taken}loader workers use {loaders_share} of the CPU time",
         "its other processes use {other_processes}",
         # a loader may wait for a core too, or for something that a lever changes
-        "{if_starved}besides, it waits for data {starved} of {step} ms",
         "{if_starved}making a batch waits more than it computes: {slow_batches}",
         "on an idle machine up to {with_every_core} times as fast",
     ),
@@ -324,10 +323,17 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
     return next((one for one in found if one.binds), unclear)
 
 
-def evidence(cause: Cause, now: Measured) -> tuple[str, ...]:
+def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
+    """Return the clauses; where something else takes the time, what limits a step is second."""
     others = (one for one in (SHARED_GPU, STRAGGLER, CORES) if one.word != cause.limit.word)
     beside = (clause for one in others for clause in one.beside)
-    return tuple(filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct)))
+    said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
+    within = (one for one in known if one.binds and not one.limit.is_outside)
+    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
+    if is_else and (then := next(within, None)) is not None:
+        first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
+        said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
+    return tuple(said)
 
 
 def line(limit: Limit, now: Measured) -> str:

@@ -109,10 +109,14 @@ class LeverActions(Asking):
             self._open_chooser(lever, compares=True)
 
     def action_try_it(self) -> None:
-        """Run an A/B of the answer's first proposal."""
+        """Run an A/B of the answer's first proposal, or set what one has proven."""
         proposed = self.main_screen.headline.first
-        if self._ask(lambda: self.control.require("try_it")) and proposed is not None:
-            self.main_screen.levers.find(proposed.lever)
+        if not self._ask(lambda: self.control.require("try_it")) or proposed is None:
+            return
+        self.main_screen.levers.find(proposed.lever)
+        if proposed.gain is not None and proposed.gain.measured:
+            self.action_set(proposed.lever, proposed.value)
+        else:
             self._compare(proposed.lever, proposed.value)
 
     def action_prove(self) -> None:

@@ -181,7 +181,7 @@ class MainScreen(Contained, Screen[None]):
 
     def open_tab(self, tab: Tab) -> None:
         self.pane.open(tab)
-        self._rearrange(pane_rows=self.pane.wanted_rows)
+        self._arrange(self._panels.wanted(self._board.shown))
         self._focus_on("pane")
         self._show_footer()
 
@@ -244,7 +244,6 @@ class MainScreen(Contained, Screen[None]):
         elif focused == "pane":
             if columns:
                 self.pane.next_tab(columns)
-                self._rearrange(pane_rows=self.pane.wanted_rows)
                 self.choose_tab(self.pane.tab)
             else:
                 self.pane.scroll_rows(rows)
@@ -252,6 +251,7 @@ class MainScreen(Contained, Screen[None]):
             await self.app.run_action(f"nudge({columns})")  # before the next key moves the cursor
         else:
             self.levers.move(rows)
+            self._arrange(self._panels.wanted(self._board.shown))  # the fold may have opened
 
     def action_scroll(self, direction: int) -> None:
         self.pane.scroll_pages(direction)

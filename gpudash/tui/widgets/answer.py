@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.diagnosis.headline import INTERRUPTED, Headline
+from gpudash.diagnosis.headline import Headline
 from gpudash.present.axes import TimeView
 from gpudash.present.cells import Parts, width_of
 from gpudash.present.readings import step_value
@@ -107,7 +107,8 @@ class AnswerStrip(Panel):
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         shown, room = self._shown, width - 2
-        bar = ("▌ ", LIMIT_INKS.get(shown.kind, "border"))
+        hue = LIMIT_INKS.get(shown.kind, "border")
+        bar = ("▌ ", hue)
         if shown.kind == "starting":
             stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
             took: Parts = ((self._took, "dim"),) if self._took else ()
@@ -116,15 +117,23 @@ class AnswerStrip(Panel):
             rows: Sequence[Parts] = [first, *hints]
             yield from ((bar, *row) for row in rows)
             return
-        rows = [self._limit(room), self._reason(room), self._action(room)]
-        yield from ((bar, *row) for row in rows)
+        if self._says_limit:
+            text = "".join(text for text, _ in self._limit(room))
+            yield ((set_cell_size(f"  {text}", width), f"band-{hue}"),)
+        else:
+            yield (bar, *self._limit(room))
+        yield (bar, *self._reason(room))
+        yield (bar, *self._action(room))
         if height > ANSWER_ROWS:
             yield from self._lanes(width)
 
+    @property
+    def _says_limit(self) -> bool:
+        return self._shown.kind in LIMIT_INKS
+
     def _limit(self, width: int) -> Parts:
         shown = self._shown
-        says_limit = bool(shown.lanes) and shown.kind not in (*INTERRUPTED, "measuring", "ended")
-        is_word = says_limit and len(shown.title) <= MOST_CAPITALS
+        is_word = self._says_limit and len(shown.title) <= MOST_CAPITALS
         title = shown.title.upper() if is_word else shown.title
         evidence = shown.evidence[0] if shown.evidence else ""
         rates = ["   ".join(self._rates[:count]) for count in range(len(self._rates), 0, -1)]
@@ -178,16 +187,18 @@ class AnswerStrip(Panel):
         change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
         takes = f"about {first.takes_s} s" if first.takes_s is not None else ""
         rest = [one for one in (takes, "undone afterwards") if one]
-        key, told = f"{key_for('try_it')}  ", f"TRY {change}"
+        key, told = key_for("try_it"), f"TRY {change}"
         if first.gain.measured:
-            key, told, rest = "", f"PROVEN {change}", ["set it on its row below"]
+            told, rest = f"SET {change}", ["proven here"]
+        key = f" {key} "
         gain = f"   {first.gain.label}"
-        if cell_len(key + told + gain) > width:
+        if cell_len(key + told + gain) >= width:
             gain = ""
-        left = width - cell_len(key + told + gain) - 3
+        left = width - cell_len(key + told + gain) - 4
         return (
-            (key, "key"),
-            (fmt.clip(told, max(width - len(key), 0)), "strong"),
+            (key, "cap"),
+            (" ", ""),
+            (fmt.clip(told, max(width - len(key) - 1, 0)), "strong"),
             (gain, "text"),
             (f"   {_fitting(rest, left, ', ')}".rstrip(), "dim"),
         )
@@ -196,12 +207,10 @@ class AnswerStrip(Panel):
         shown = self._shown
         if shown.kind in ("ended", "silent", "paused", "profiling", "switching", "measuring"):
             return ""
-        if shown.tries:
-            return (
-                f"no figure for any lever: {key_for('compare')} compares the one under the cursor, "
-                f"{key_for('tune')} tunes"
-            )
-        return "no lever is known to make it faster"
+        names = ", ".join(dict.fromkeys(fmt.plain(one.lever) for one in shown.tries))
+        untried = f"; untried: {names}" if names else ""
+        tries = f"{key_for('compare')} tries the one under the cursor"
+        return f"nothing foreseen{untried}   {tries}, {key_for('tune')} tries all"
 
     def _lanes(self, width: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""

@@ -11,13 +11,15 @@ from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.axes import nice_ceiling
-from gpudash.present.cells import Parts, fitted
+from gpudash.present.cells import Parts, bar_of, fitted
 from gpudash.present.change_axis import MOST, Axis, ChangeInterval, interval_of
 from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from workloads.levers import phrase
 
+TALL = 12
+"""Rows from which the figures of both sides are bars."""
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
 LEAST_LENGTH = 0.01
@@ -71,6 +73,8 @@ def comparison_rows(
         best = f"best so far: {phrase(shown.best)}" if shown.best else none
         head = head if shown.is_over else [((fitted(fmt.plain(shown.doing), room), "strong"),)]
         foot = [((fitted(fmt.plain(best), room), "dim"),)]
+    if height >= TALL:
+        foot = [*(() if shown.is_over else foot), *_bars(shown, room)]
     if not shown.is_over and height <= len(foot):
         head = []
     left = height - len(head)
@@ -187,6 +191,27 @@ def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Part
     said = worth_lines(shown, price, energy=asked)
     wrapped = (textwrap.wrap(fmt.plain(one), max(width, 1), subsequent_indent="  ") for one in said)
     return [((line, "text"),) for lines in wrapped for line in lines]
+
+
+def _bars(shown: ComparisonShown, width: int) -> list[Parts]:
+    """Return each figure of both sides as two bars on one scale."""
+    names = [fmt.plain(value) for value in (shown.a, shown.b)]
+    name_width = min(max(map(cell_len, names)), VALUE)
+    rows: list[Parts] = []
+    for before, values, unit in figures(shown):
+        texts = [f"{_figure(value)} {unit}" for value in values]
+        text_width = max(map(cell_len, texts))
+        room = width - name_width - text_width - 4
+        top = max(fmt.measured(values), default=0.0)
+        if room < LABEL or not top:
+            continue
+        rows.append(((before, "dim"),))
+        for name, text, value, ink in zip(names, texts, values, "ab", strict=True):
+            bar = bar_of((value or 0.0) / top, room)
+            rows.append(
+                ((f"{fitted(name, name_width)}  {text:>{text_width}}  ", "text"), (bar, ink))
+            )
+    return rows
 
 
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:

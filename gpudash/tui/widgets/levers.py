@@ -1,4 +1,8 @@
-"""The ledger of the levers, on one axis: estimates are hollow, proofs have a dot and whiskers."""
+"""The ledger of the levers, on one axis: estimates are filled, proofs have a dot and whiskers.
+
+What can be tried, is proven or set is always in sight; the rest is folded unless the cursor is
+there.
+"""
 
 import re
 import textwrap
@@ -11,7 +15,15 @@ from gpudash import format as fmt
 from gpudash.present.cells import Parts, cut, exactly, first_in_sight, value_in
 from gpudash.present.change_axis import Axis, shared_axis
 from gpudash.present.history import rate_unit
-from gpudash.present.ledger import NO_DIFFERENCE, LedgerRow, LeverRow, Standing, ledger
+from gpudash.present.ledger import (
+    NO_DIFFERENCE,
+    LedgerRow,
+    LeverRow,
+    Standing,
+    fold_text,
+    ledger,
+    unfolded,
+)
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.keys import key_for
@@ -30,6 +42,8 @@ STATE_FROM = 100
 LEAST_BAR = 8
 """Fewest columns of the axis."""
 RUNS, CURSOR = "◐", "▸"
+IDLE = "·"
+"""Nothing is foreseen of a lever."""
 EFFECTS: dict[Effect, str] = {
     "next step": "from the next step",
     "new loader": "with a new loader",
@@ -82,8 +96,18 @@ class LeverPanel(Panel, Scrolled):
 
     @property
     def wanted_rows(self) -> int:
-        """Rows with which every lever is in sight, and the one under the cursor explained."""
-        return 2 + max(len(self._ledger), 4)
+        """Rows for what is not folded, for the fold, and to explain the row under the cursor."""
+        return 2 + max(self._open + self._is_folded, 4)
+
+    @property
+    def _open(self) -> int:
+        """How many rows are not folded."""
+        first = unfolded(self._ledger)
+        return first if self._cursor < first else len(self._ledger)
+
+    @property
+    def _is_folded(self) -> bool:
+        return self._open < len(self._ledger)
 
     def move(self, direction: int) -> None:
         """Wrap around at both ends."""
@@ -113,7 +137,7 @@ class LeverPanel(Panel, Scrolled):
         index = y + self._first
         if index == self._cursor and self._ledger:
             self.act("edit")
-        elif index < len(self._ledger):
+        elif index < min(self._open + 1, len(self._ledger)):  # the fold opens at its first lever
             self._choose(index)
 
     # ── painting ────────────────────────────────────────────────────────────────────────
@@ -149,21 +173,23 @@ class LeverPanel(Panel, Scrolled):
         return exactly(row, width)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
-        count = len(self._ledger)
-        shown = min(count, height)  # an explanation below the list never hides a lever
+        count, shown = len(self._ledger), min(self._open, height)
         if not count:
             for line in ("no levers are known yet", *_wrap(self._why_not or "", width)):
                 yield ((f"   {line}", "faint"),)
             return
-        self._first = first_in_sight(self._first, self._cursor, count, shown)
+        self._first = first_in_sight(self._first, self._cursor, self._open, shown)
         columns = _columns(self._ledger, width)
-        last = min(self._first + shown, count) - 1
+        last = self._first + shown - 1
+        has_fold = self._is_folded and last == self._open - 1 and shown < height
         for index in range(self._first, last + 1):
             more = [f"{self._first} more↑"] if self._first and index == self._first else []
-            more += [f"{count - 1 - last} more↓"] if last < count - 1 and index == last else []
+            is_cut = index == last < count - 1 and not has_fold
+            more += [f"{count - 1 - last} more↓"] if is_cut else []
             yield self._line(index, width, columns, " ".join(more))
-        if shown < height:
-            yield from self._explanation(width, height - shown)
+        if has_fold:
+            yield ((f"   {fold_text(self._ledger[self._open :])}", "faint"), ("  ↓", "dim"))
+        yield from self._explanation(width, height - shown - has_fold)
 
     def _line(self, index: int, width: int, columns: _LedgerColumns, more: str) -> Parts:
         one, is_chosen = self._ledger[index], index == self._cursor
@@ -184,22 +210,17 @@ class LeverPanel(Panel, Scrolled):
             row.append((" " * at, ""))
             row.append((cut(reason, max(room - at - 1, 0)), "faint"))
         else:
-            if columns.bar:
-                row += [(_bar(one, self._axis, columns.bar), _bar_ink(one)), (" ", "")]
-            worth, state = one.worth, one.state
-            if not columns.state:
-                joined = f"{worth}, {state}" if worth and state != "estimate" else worth
-                short = NO_DIFFERENCE if one.is_undecided else worth or state
-                worth = joined if 0 < cell_len(joined) <= columns.worth else short
-            row.append((set_cell_size(cut(worth, columns.worth), columns.worth), ink))
+            row += _worth(one, self._axis, columns, ink)
             if columns.state:
-                row.append((cut(state, columns.state), "dim"))
+                row.append((cut(one.state or IDLE * (not one.worth), columns.state), "dim"))
         if more:
             kept = exactly(row, max(width - cell_len(more) - 1, 0))
             row = [*kept, (f" {more}", "dim")]
         return row
 
     def _explanation(self, width: int, height: int) -> Iterator[Parts]:
+        if height < 1:
+            return
         one = self._ledger[self._cursor]
         row, indent = one.row, 3
         fixed = self._why_not or row.lever.refusal
@@ -255,6 +276,21 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
     return (left, inks[0]), (arrow, "dim"), (right, inks[1]), (pad, "")
 
 
+def _worth(one: LedgerRow, axis: Axis, columns: _LedgerColumns, ink: str) -> Parts:
+    """Return the bar and, directly right of it, the figure; an estimate without a bar has a `~`."""
+    worth = one.worth
+    if not columns.state:
+        joined = ", ".join(filter(None, (worth, one.state)))
+        short = NO_DIFFERENCE if one.is_undecided else worth or one.state
+        worth = joined if cell_len(joined) <= columns.worth else short
+    if not columns.bar:
+        worth = f"~{worth}" if one.gain is not None else worth
+        return ((set_cell_size(cut(worth, columns.worth), columns.worth), ink),)
+    bar = _bar(one, axis, columns.bar).rstrip()
+    room = columns.bar + 1 + columns.worth - cell_len(bar)
+    return (bar, _bar_ink(one)), (set_cell_size(f" {cut(worth, room - 1)}", room), ink)
+
+
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:
     if one.proof is not None:
         return axis.bar(one.proof, width).replace("│", "┊")
@@ -266,7 +302,7 @@ def _bar_ink(one: LedgerRow) -> str:
     if one.proof is None:
         return "rate" if one.gain is not None else "faint"
     low, _, high = one.proof
-    return "better" if low > 0 else "busy" if high < 0 else "dim"
+    return "better" if low > 0 else "bad" if high < 0 else "dim"
 
 
 def _wrap(text: str, width: int) -> list[str]:

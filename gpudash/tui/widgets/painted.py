@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import TypeAlias
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -20,8 +19,6 @@ from gpudash.present.cells import Parts, exactly, width_of
 from gpudash.tui import inks
 from gpudash.tui.containment import Contained, PartFailed
 
-InkStyle: TypeAlias = tuple[Style, dict[int, str]]
-"""A style, and the glyphs that distinguish it in a terminal of too few colours."""
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
 
@@ -34,7 +31,7 @@ class Painted(Contained, Widget):
         self._strips: list[Strip] = []
         self._painted_size: Size | None = None
         self._theme = ""
-        self._inks: dict[str, InkStyle] = {}
+        self._inks: dict[str, Style] = {}
         self._failure: str | None = None  # why the last update failed
         self._alone: Size | None = None  # where no app gives it a size
 
@@ -113,10 +110,11 @@ class Painted(Contained, Widget):
         return islice(self.rows(width, height), height)
 
     def _strip(self, row: Parts, width: int) -> Strip:
-        segments, wide = [], width_of(row)
-        for text, name in (*row, (" " * (width - wide), "")):
-            style, texture = self._ink(name)
-            segments.append(Segment(text.translate(texture) if texture else text, style))
+        wide, few = width_of(row), self._hues_are_few()
+        segments = [
+            Segment(inks.lettered(text, name) if few else text, self._ink(name))
+            for text, name in (*row, (" " * (width - wide), ""))
+        ]
         return Strip(segments, max(width, wide)).crop(0, width)
 
     def notify_style_update(self) -> None:
@@ -128,29 +126,30 @@ class Painted(Contained, Widget):
         self._painted_size = None
         self._inks.clear()
 
-    def _ink(self, name: str) -> InkStyle:
+    def _ink(self, name: str) -> Style:
         if name not in self._inks:
             pair = name.split("/")
             self._inks[name] = self._pair(*pair) if len(pair) == 2 else self._single(name)
         return self._inks[name]
 
-    def _single(self, name: str) -> InkStyle:
+    def _single(self, name: str) -> Style:
         if not name:
-            return self.rich_style, {}
+            return self.rich_style
         own, theme = self.visual_style, self.app.current_theme
         ground = own.background
         if ground is None or ground.ansi is not None:
             # the terminal's own background: only known to be light or dark
             ground = inks.BLACK if theme.dark else inks.WHITE
-        style = (own + inks.style(name, self.app.theme_variables, ground)).rich_style
-        return style, inks.texture(name) if self._hues_are_few() else {}
+        if self._hues_are_few() and name.startswith(inks.REVERSED):
+            return self.rich_style + Style(bold=True, reverse=True)
+        return (own + inks.style(name, self.app.theme_variables, ground)).rich_style
 
-    def _pair(self, above: str, behind: str) -> InkStyle:
+    def _pair(self, above: str, behind: str) -> Style:
         hues = {}
         for name in (above, behind):
-            style, _ = self._ink(name)
+            style = self._ink(name)
             hues[name] = style.bgcolor if inks.INKS[name].printed_on else style.color
-        return self._ink(above)[0] + Style(color=hues[above], bgcolor=hues[behind]), {}
+        return self._ink(above) + Style(color=hues[above], bgcolor=hues[behind])
 
     def act(self, action: str) -> None:
         self.app.call_later(self.app.run_action, action)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.compare.starts import host_share, of_one_start
-from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted
+from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted, rule
 from gpudash.present.history import Table, history_rows, table_of
 from gpudash.present.ranks import in_sight as ranks_in_sight
 from gpudash.present.ranks import rank_rows, spread, verdict
@@ -33,6 +33,8 @@ TITLES: dict[Tab, tuple[str, str]] = {
 """Tab → its title, and its short title."""
 DIGIT = "⁵"
 """The pane's key; it marks the open tab."""
+LEAST_WHY = 8
+"""Fewest free rows in which the pane tells why, too."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its frame and its head."""
 VALUE = 12
@@ -129,6 +131,11 @@ class Pane(Panel, Scrolled):
             return len(self._snapshot.ranks) + RANKS_FRAME
         return SURE_PANE if self.tab == "ab" and self._snapshot.comparison is not None else 0
 
+    @property
+    def is_of_running_ab(self) -> bool:
+        shown = self._snapshot.comparison
+        return self.tab == "ab" and shown is not None and not shown.is_over
+
     # ── cursor and scrolling ────────────────────────────────────────────────────────────
 
     @property
@@ -202,6 +209,11 @@ class Pane(Panel, Scrolled):
     # ── painting ────────────────────────────────────────────────────────────────────────
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
+        rows = [*self._of_tab(width, height)]
+        yield from rows
+        yield from _why(self._snapshot, width, height - len(rows))
+
+    def _of_tab(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "history":
             shown = self._scroll.in_sight(self._count, max(height - 1, 1))
             head = height > 1
@@ -309,6 +321,15 @@ class Pane(Panel, Scrolled):
         )
 
 
+def _why(snapshot: Snapshot, width: int, height: int) -> Iterator[Parts]:
+    """Yield what `e` shows, where a tab leaves room for it."""
+    if snapshot.answer is None or height < LEAST_WHY:
+        return
+    yield ()
+    yield rule(f"why ({key_for('why')})", width)
+    yield from (((f" {fmt.clip(line, width - 2)}", "dim"),) for line in snapshot.answer.why)
+
+
 def _on_gpu(snapshot: Snapshot) -> bool:
     return snapshot.gpu is not None and snapshot.gpu_missing is None
 
@@ -319,6 +340,7 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
         *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
         *(can, _profile_line(snapshot), _active(snapshot)),
+        snapshot.answer.why if snapshot.answer is not None else (),
     )
 
 

@@ -125,6 +125,15 @@ def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
     return f"last {length}" if live else f"{length} to {fmt.minutes(time_range.end_s)}"
 
 
+def ends_of(time_range: TimeRange, view: TimeView, *, live: bool) -> tuple[str, str]:
+    """Return the moments at both ends of a chart: how long ago, or when if it does not follow."""
+    if view.end_s is None and live:
+        length_s = time_range.length_s
+        ago = f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
+        return f"−{ago}", "now"
+    return fmt.minutes(max(time_range.begin_s, 0.0)), fmt.minutes(time_range.end_s)
+
+
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
     if view.moment_s is None:
         return cell(now(steps_per_s), "dim", rank=5)

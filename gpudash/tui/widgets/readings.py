@@ -2,16 +2,16 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.present import axes
 from gpudash.present.axes import TimeView, bins_of, nice_ceiling, range_of
-from gpudash.present.cells import Parts, beside, cell, cut, rule
+from gpudash.present.cells import Parts, bar_of, beside, cell, cut, rule
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
 from gpudash.present.readings import ShownReading, joined, reading, readings, sparklines
 from gpudash.present.throughput import throughput
@@ -22,10 +22,12 @@ from gpudash.tui.widgets.panel import PanelFrame, TimePanel, gutter_of, moment_c
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
+LEAST_BAR, MOST_BAR = 5, 12
+"""Columns of a value's bar against its limit."""
 ROOMY = 48
 """Columns from which the title is `GPU and host`."""
-DRAWN = "gpu_util_pct"
-"""The reading that has a curve where there is room."""
+DRAWN = ("gpu_util_pct", "loss")
+"""What has a curve where there is room."""
 CURVE_FROM = 16
 """Rows from which it has one: seven are left for the most important readings."""
 COMPACT_ROWS = 2
@@ -48,9 +50,9 @@ class Activity(TimePanel):
         width, height = self.inside
         if self.whole or self._is_compact(width, height):
             return None
-        label_width, columns = _layout(self._fitting(width, height), width)
-        time_range = range_of(self._snapshot.series, columns, self.view)
-        return time_range.moment_in(x - label_width - 2) if columns else None
+        columns = _layout(self._fitting(width, height), width)
+        time_range = range_of(self._snapshot.series, columns.line, self.view)
+        return time_range.moment_in(x - columns.before_line) if columns.line else None
 
     def frame(self) -> PanelFrame:
         width, height = self.inside
@@ -81,13 +83,29 @@ class Activity(TimePanel):
         fitting = self._fitting(width, height)
         yield from _reading_rows(fitting, series, view, width)
         if self._has_curve(height - len(self._why(width, height))):
-            yield from self._curve(width)
+            yield from self._curves(width)
 
-    def _curve(self, width: int) -> Iterator[Parts]:
-        series, time_range = self._snapshot.series, self.range_in(width)
-        runs = axes.cut(series.of(DRAWN), bins_of(series.at_s, time_range), time_range, series.at_s)
-        yield ((f" {METRICS[DRAWN].label}, %", "dim"),)
-        yield from curves((line_of("rate", runs),), 100.0, time_range, LEAST_ROWS, gutter_of(width))
+    def _curves(self, width: int) -> Iterator[Parts]:
+        half = width // 2
+        match self._drawn:
+            case (one, other) if width >= TWO_COLUMNS:
+                left, right = self._curve(one, half), self._curve(other, width - half)
+                yield from beside(left, right, half)
+            case (one, *_):
+                yield from self._curve(one, width)
+
+    def _curve(self, name: str, width: int) -> Iterator[Parts]:
+        series, time_range, metric = self._snapshot.series, self.range_in(width), METRICS[name]
+        runs = axes.cut(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
+        top = 100.0 if metric.unit == "%" else axes.axis_top(axes.highest(runs))
+        yield ((f" {', '.join(filter(None, (metric.label, metric.unit)))}", "dim"),)
+        yield from curves((line_of("rate", runs),), top, time_range, LEAST_ROWS, gutter_of(width))
+
+    @property
+    def _drawn(self) -> tuple[str, ...]:
+        """What of `DRAWN` was measured; a curve begins at 0."""
+        known = {name: fmt.measured(self._snapshot.series.of(name)) for name in DRAWN}
+        return tuple(name for name, values in known.items() if values and min(values) >= 0)
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
         lines, series = device_lines(self._snapshot), self._snapshot.series
@@ -115,9 +133,7 @@ class Activity(TimePanel):
         return self._readings[:room]
 
     def _has_curve(self, room: int) -> bool:
-        return room >= CURVE_FROM and any(
-            one.metric == DRAWN and one.past for one in self._readings
-        )
+        return room >= CURVE_FROM and bool(self._drawn)
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
@@ -145,27 +161,55 @@ def no_gpu(snapshot: Snapshot) -> str:
 def _reading_rows(
     shown: Sequence[ShownReading], series: Series, view: TimeView, width: int
 ) -> Iterator[Parts]:
-    label_width, columns = _layout(shown, width)
-    lines = sparklines(series, shown, columns, view)
+    columns = _layout(shown, width)
+    lines = sparklines(series, shown, columns.line, view)
     for one, line in zip(shown, lines, strict=True):
         value = one.value if cell_len(one.value) <= width - 2 else "…"
         label = cut(one.label, max(width - 3 - cell_len(value), 0))
-        past = f"{' ' * (label_width - cell_len(label))} {line}" if one.past else " "
-        gap = " " * (width - 2 - cell_len(label + past + value))
+        ink = "rate" if one.of_device else "host"
+        value_ink = "busy" if one.is_alarming else "text"
+        gap = " " * (columns.label + columns.value - cell_len(label + value) + 1)
+        if not columns.line or not one.past:
+            gap = " " * (width - 2 - cell_len(label + value))
+            yield (f" {label}{gap}", "dim"), (value, value_ink)
+            continue
         yield (
-            (f" {label}", "dim"),
-            (past + gap, "rate" if one.of_device else "host"),
-            (value, "busy" if one.is_alarming else "text"),
+            (f" {label}{gap}", "dim"),
+            (value, value_ink),
+            (f" {set_cell_size(_bar(one, columns.bar), columns.bar)} " * bool(columns.bar), ink),
+            (f" {line}", ink),
         )
 
 
-def _layout(shown: Sequence[ShownReading], width: int) -> tuple[int, int]:
-    """Return the columns of labels and of sparklines; (0, 0) without room for sparklines."""
+def _bar(one: ShownReading, width: int) -> str:
+    """Draw the value against its limit, if it has one."""
+    known = fmt.measured((one.now,)) if one.has_limit else ()
+    return "".join(bar_of(now / one.top, width) for now in known)
+
+
+class _Columns(NamedTuple):
+    """The widths of label, value, bar and sparkline; 0 for one without room."""
+
+    label: int
+    value: int
+    bar: int = 0
+    line: int = 0
+
+    @property
+    def before_line(self) -> int:
+        return self.label + self.value + len("   ") + (self.bar + 2 if self.bar else 0)
+
+
+def _layout(shown: Sequence[ShownReading], width: int) -> _Columns:
     drawn = [one for one in shown if one.past]
-    label_width = max((cell_len(one.label) for one in drawn), default=0)
-    value_width = max((cell_len(one.value) for one in drawn), default=0)
-    columns = width - label_width - value_width - len("    ")
-    return (label_width, columns) if columns >= LEAST_LINE else (0, 0)
+    label = max((cell_len(one.label) for one in drawn), default=0)
+    value = max((cell_len(one.value) for one in drawn), default=0)
+    room = width - label - value - len("    ")
+    if room < LEAST_LINE:
+        return _Columns(label, value)
+    bar = min(room // 3, MOST_BAR) if room >= LEAST_BAR + 2 + LEAST_LINE else 0
+    bar = bar if bar >= LEAST_BAR else 0
+    return _Columns(label, value, bar, room - (bar + 2 if bar else 0))
 
 
 TEXT_WIDTH = 30

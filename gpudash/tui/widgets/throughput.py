@@ -15,7 +15,7 @@ from gpudash.present.axes import (
     highest,
     value_at,
 )
-from gpudash.present.cells import LEVELS, Cell, Parts, cell
+from gpudash.present.cells import LEVELS, Cell, CellRow, Parts, cell
 from gpudash.present.curves import LEAST_ROWS, curves, in_stretches
 from gpudash.present.throughput import (
     EIGHTHS,
@@ -35,6 +35,7 @@ from gpudash.tui.widgets.panel import (
     GUTTER,
     PanelFrame,
     TimePanel,
+    ends_of,
     gutter_of,
     moment_cell,
     window,
@@ -42,6 +43,8 @@ from gpudash.tui.widgets.panel import (
 
 LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
+NEW_S = 2.0
+"""The newest part of a curve, in seconds: it is in full colour."""
 MARKER, CURSOR = "┊", "│"
 SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b"), (" ", ""))
 """The text before the band, in the colours of both sides."""
@@ -99,11 +102,12 @@ class ThroughputChart(TimePanel):
             return
         marked = columns_of(snapshot.markers, time_range)
         compared = compared_in(snapshot.blocks, time_range)
-        named = height >= 4
+        drawn = height >= LEAST_ROWS  # with a time axis of its own
+        named = bool(marked) if drawn else height >= 4
         banded = height >= LEAST_BANDED and bool(compared)
         rows = height - named - banded
         top = scale_of(runs, snapshot.markers)
-        if rows >= LEAST_ROWS:
+        if drawn:
             yield from self._lines(runs, top, time_range, rows, compared)
         else:
             canvas = drawn_columns(runs, top, time_range, rows)
@@ -113,7 +117,8 @@ class ThroughputChart(TimePanel):
         if banded:
             yield (*(SIDES if gutter else ()), *self._band(compared, time_range.columns))
         if named:
-            yield ((" " * gutter, ""), *self._names(marked, time_range.columns))
+            ends = ("", "") if drawn else ends_of(time_range, self.view, live=is_live(snapshot))
+            yield ((" " * gutter, ""), *_foot(marked, time_range.columns, ends))
 
     def _lines(
         self,
@@ -123,7 +128,7 @@ class ThroughputChart(TimePanel):
         rows: int,
         compared: Mapping[int, float],
     ) -> Iterable[Parts]:
-        lines = in_stretches(runs, _inks(compared, time_range.columns), time_range)
+        lines = in_stretches(runs, self._inks_in(compared, time_range), time_range)
         gutter = gutter_of(time_range.columns + GUTTER)
         return curves(lines, top, time_range, rows, gutter, self.marks_in(time_range))
 
@@ -138,7 +143,7 @@ class ThroughputChart(TimePanel):
         cursor_s = self.view.cursor_s
         if cursor_s is not None and time_range.holds(cursor_s):
             behind[time_range.column_of(cursor_s)] = CURSOR
-        inks = _inks(compared, time_range.columns)
+        inks = self._inks_in(compared, time_range)
         for line in canvas:
             cells = [*zip(line, inks, strict=True)]
             for x, mark in behind.items():
@@ -151,6 +156,15 @@ class ThroughputChart(TimePanel):
                 for ink, same in groupby(cells, key=itemgetter(1))
             )
 
+    def _inks_in(self, compared: Mapping[int, float], time_range: TimeRange) -> list[str]:
+        """Return the ink of each column: what is new or compared is loud, a steady rate is not."""
+        columns = time_range.columns
+        new = -(-NEW_S // time_range.bin_s) if self.view.end_s is None else columns
+        inks = ["rate" if x >= columns - new else "past" for x in range(columns)]
+        for x, share_b in compared.items():
+            inks[x] = side_of(share_b) or "rate"
+        return inks
+
     def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[tuple[str, str]]:
         """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
         for share_b, group in groupby(map(compared.get, range(columns))):
@@ -162,15 +176,6 @@ class ThroughputChart(TimePanel):
             else:
                 yield LEVELS[round(EIGHTHS * share_b) - 1] * width, "fill-b/fill-a"
 
-    def _names(self, marked: Mapping[int, str], columns: int) -> Iterator[tuple[str, str]]:
-        x = 0
-        for at, until in pairwise([*sorted(marked), columns + 1]):
-            label = label_in(fmt.plain(marked[at]), until - at - 2)
-            label = label if cell_len(label) == len(label) else ""
-            yield " " * (at - x) + MARKER, "faint"
-            yield label, "dim"
-            x = at + 1 + len(label)
-
     def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
         parts = 2 if rows >= 5 else 1
         at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
@@ -180,8 +185,15 @@ class ThroughputChart(TimePanel):
         return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
 
 
-def _inks(compared: Mapping[int, float], columns: int) -> list[str]:
-    inks = ["rate"] * columns
-    for x, share_b in compared.items():
-        inks[x] = side_of(share_b) or "rate"
-    return inks
+def _foot(marked: Mapping[int, str], columns: int, ends: tuple[str, str]) -> Parts:
+    """Return the names of changes and, where they leave room, the chart's two ends."""
+    row = CellRow(columns)
+    for at, until in pairwise([*sorted(marked), columns + 1]):
+        label = label_in(fmt.plain(marked[at]), until - at - 2)
+        row.put(at, MARKER, "faint")
+        row.put(at + 1, label if cell_len(label) == len(label) else "", "dim")
+    begin, end = ends
+    for at, text in ((columns - len(end), end), (0, begin)):
+        if row.is_free(max(at - 1, 0), min(at + len(text) + 1, columns)):
+            row.put(at, text, "faint")
+    return row.parts

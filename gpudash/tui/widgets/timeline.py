@@ -18,7 +18,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.lanes import SHORT
 from gpudash.format import as_ascii
 from gpudash.metrics import METRICS
-from gpudash.present.cells import Parts, first_in_sight, fitted, level_of, rule, whole
+from gpudash.present.cells import CellRow, Parts, first_in_sight, fitted, level_of, rule, whole
 from gpudash.present.trace_view import Span, TraceView, span_of
 from gpudash.trace.model import KINDS
 from gpudash.trace.names import short
@@ -26,7 +26,7 @@ from gpudash.trace.phases import LOADER
 from gpudash.trace.summary import Phase
 from gpudash.trace.text import PHASE
 from gpudash.tui.widgets.painted import Painted
-from gpudash.tui.widgets.time_axis import CellRow, borders, duration, ruler
+from gpudash.tui.widgets.time_axis import borders, duration, ruler
 from gpudash.views.timeline import Cells, Details, Row, cells_of
 
 FULL, HALF = 0.9, 0.5
@@ -220,7 +220,6 @@ def _name(view: TraceView, row: Row, position: int, width: int) -> str:
     event, trace, phase = int(row.events[position]), view.timeline.trace, row.phase(position)
     if phase is not None:
         took = f"{PHASE[phase]} {duration(float(row.length_us[position]))}"
-        took = took.replace(" ", "\N{NO-BREAK SPACE}")  # a texture fills the other blanks
         forms = (f"{took} ", PHASE[phase], SHORT.get(phase, phase if len(phase) < 5 else phase[:3]))
         return next((form for form in forms if len(form) <= width), "")
     return fmt.clip(_shown(trace.names[trace.events.name[event]]), width) if event >= 0 else ""
