@@ -26,7 +26,7 @@ from gpudash.compare.tune.search import (
     Tried,
 )
 from gpudash.compare.tune.tunable import Tunable
-from gpudash.format import change, percent
+from gpudash.format import percent
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
@@ -473,6 +473,7 @@ def change_of(one: Tried) -> str:
 
 
 def worth_of(one: Tried) -> str:
+    """Give no figure: a race has no interval, the proof at its end has."""
     if one.why_not is not None or one.change is None:
         return one.why_not or "not measured"
-    return f"about {change(one.change, None, None)}{', taken' if one.taken else ''}"
+    return "taken" if one.taken else "not taken"
