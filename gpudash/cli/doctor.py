@@ -53,7 +53,7 @@ MARKS = {True: "ok", False: "no", None: "–"}
 ASK_TORCH = """
 import json, torch
 from gpudash.instrument.device import describe_device
-from gpudash.instrument.overhead import instruments_us
+from gpudash.script.overhead import instruments_us
 devices = []
 if torch.cuda.is_available():
     for index in range(torch.cuda.device_count()):
@@ -117,7 +117,7 @@ class Torch(msgspec.Struct, frozen=True):
     devices: tuple[tuple[str, str], ...]
     """Name and UUID of each."""
     instruments_us: tuple[float, float] | None
-    """Host time of the instruments in a step: in most steps, and in those with phases."""
+    """CPU time of the hooks and reports in a script's step: on average, and with phases."""
     why: str = ""
     """… or why that could not be measured."""
 
@@ -227,8 +227,8 @@ def _torch() -> Iterator[Check]:
     if torch.instruments_us is None:
         yield Check(name="own cost", ok=False, detail=torch.why)
         return
-    most_us, phases_us = torch.instruments_us
-    detail = f"{most_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
+    average_us, phases_us = torch.instruments_us
+    detail = f"{average_us:.1f} µs a step, {phases_us:.1f} µs where its phases are measured"
     yield Check(name="own cost", ok=True, detail=detail)
 
 
