@@ -101,8 +101,9 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
         mine = of_thread.get(call.thread, groups[:0])
         before = mine[: np.searchsorted(begins_us[mine], at_us)]
         within = before[_first_within(begins_us[before], at_us, call) :].tolist()
-        recent = [one for one in within if at_us <= ends_us[one] + NOTED_WITHIN_US]
-        waited = [one for one in recent if one not in claims]
+        waited = [
+            one for one in within if one not in claims and at_us <= ends_us[one] + NOTED_WITHIN_US
+        ]
         claims |= dict.fromkeys(waited, call)
         if not waited:
             idle.append((at_us, call))

@@ -83,6 +83,8 @@ def test_an_allocator_that_asks_the_driver_says_how_often_and_what_ends_that():
     )
     ran_out = ask(asking(alloc_retries=0.5, **often))
     assert ran_out.evidence[2].startswith("memory runs out 0.5 times a step")
+    grows = ask(asking(alloc_retries=0.0, device_allocs=30.0, device_frees=0.0))
+    assert len(grows.evidence) == 2
     assert said not in ask(asking(device_allocs=0.4, device_frees=0.4)).evidence
 
 

@@ -293,6 +293,7 @@ noted = st.lists(
         st.integers(1, 3),
         thread=st.sampled_from([MAIN, ANOTHER, 1]),
         file=st.sampled_from(["train.py", "train.py", ""]),
+        began_us=st.none() | times,
     ),
     max_size=20,
 )

@@ -248,6 +248,10 @@ def place(sync: SyncUse) -> str:
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 
 
+def _ran_out(now: Measured) -> bool:
+    return now.step.counts.get("alloc_retries", 0.0) > 0
+
+
 def _asks(now: Measured) -> str:
     """Say nothing of a cache that is asked only now and then."""
     allocs, frees = (now.step.counts.get(name, 0.0) for name in ("device_allocs", "device_frees"))
@@ -364,7 +368,8 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "traced": lambda now: now.step.profile is not None,
-    "ran_out": lambda now: now.step.counts.get("alloc_retries", 0.0) > 0,
+    "ran_out": _ran_out,
+    "empties": lambda now: now.step.counts.get("device_frees", 0.0) >= 1 and not _ran_out(now),
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
     "loader_evens": lambda now: (

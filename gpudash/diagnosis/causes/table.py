@@ -197,7 +197,7 @@ ALLOCATOR = Limit(
         "{emptied}",
         "{own_line}",
         "{if_ran_out}memory runs out {retries} times a step: use less, or expandable_segments:True",
-        "{unless_ran_out}memory does not run out: leave out what empties the cache",
+        "{if_empties}memory does not run out: leave out what empties the cache",
         "{ask}",
     ),
     "the driver is asked for memory",
