@@ -155,6 +155,10 @@ def _owner(meaning: str, label: str = "", source: str = OF_THREAD) -> Metric:
     return _host("%", share, csv=2, label=label, source=source, within=WITHIN["step"])
 
 
+def _counted(meaning: str, label: str, source: str = ALLOCATOR) -> Metric:
+    return _host("", meaning, csv=3, label=label, source=source, within=EXACT)
+
+
 def _memory(meaning: str, label: str) -> Metric:
     return _host("MiB", meaning, label=label, spark=True, source=ALLOCATOR, within=EXACT)
 
@@ -583,6 +587,18 @@ METRICS: dict[str, Metric] = {
         "It is a part of `cpu_pct`.",
         label="CPU of others",
     ),
+    "alloc_retries": _counted(
+        "How often a step runs out of device memory: PyTorch's allocator gives its cache back to "
+        "the driver, and asks again.",
+        "out of memory",
+    ),
+    "device_allocs": _counted(
+        "How often a step asks the driver for device memory.", "driver allocates"
+    ),
+    "device_frees": _counted(
+        "How often a step gives device memory back to the driver.", "driver frees"
+    ),
+    "compiles": _counted("How often a step compiles.", "compiles", "Dynamo's callbacks"),
 }
 
 

@@ -17,7 +17,7 @@ from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import NO_PROPOSALS, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown_by
-from gpudash.diagnosis.why import parts_of, reasons
+from gpudash.diagnosis.why import counted, parts_of, reasons
 from gpudash.protocol.answer import Answer
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import ENDED, RecentMeans, Snapshot
@@ -146,6 +146,7 @@ def find(
         why=tuple(reasons(known, limit.word, now, parts)),
         parts=parts,
         step_ms=step.step_ms,
+        counts=counted(step),
         lanes=lanes_of(snapshot, step),
         tries=tries,
         minor=minor,

@@ -16,7 +16,7 @@ class Times(NamedTuple):
     is_inline: bool = False
     """Whether the host makes batches itself: then nothing hides that."""
     no_core: float = 0.0
-    """Host time, as all down to `compiling`: others have its core."""
+    """Host time, as all down to `allocating`: others have its core."""
     rollout: float = 0.0
     """Acting for what is learned from."""
     code: float = 0.0
@@ -26,6 +26,8 @@ class Times(NamedTuple):
     collecting: float = 0.0
     """Python's garbage collector."""
     compiling: float = 0.0
+    allocating: float = 0.0
+    """The driver is asked for memory, or given it back."""
     launch: float = 0.0
     alone: float = 0.0
     """While the host launches for so long, the device of one that waits has nothing to do."""
@@ -43,8 +45,8 @@ class Times(NamedTuple):
     @property
     def beside_launches(self) -> float:
         """What the host does beside launches, batches and waits for the device."""
-        owned = self.rollout + self.code + self.blocked + self.collecting + self.compiling
-        return self.no_core + owned
+        owned = self.rollout + self.code + self.blocked
+        return self.no_core + owned + self.collecting + self.compiling + self.allocating
 
 
 class ModelPart(NamedTuple):
@@ -101,7 +103,8 @@ CODE = ModelPart("your code", ("host",), ("code",))
 BLOCKED = ModelPart("blocked", ("host",), ("blocked",))
 COLLECTING = ModelPart("collecting", ("host",), ("collecting",))
 COMPILING = ModelPart("compiling", ("host",), ("compiling",))
-BESIDE_LAUNCHES = (CORE, ROLLOUT, CODE, BLOCKED, COLLECTING, COMPILING)
+ALLOCATING = ModelPart("allocator", ("host",), ("allocating",))
+BESIDE_LAUNCHES = (CORE, ROLLOUT, CODE, BLOCKED, COLLECTING, COMPILING, ALLOCATING)
 LAUNCH = ModelPart("launch", ("host",), ("launch",))
 # the host is behind a wait of a phase before it can be delayed between two
 WAIT = _Wait("wait", ("host", "device"), ("waits",), missed=("host",))

@@ -35,6 +35,8 @@ MEANS = (
 """Metrics whose means over the recent steps are fields of the same name."""
 OWNERS = ("unpack", "loader_start", "no_core", "blocked", "gc", "compile")
 """Who has the time of the thread that trains, as metrics tell it in percent."""
+COUNTS = ("alloc_retries", "device_allocs", "device_frees", "compiles")
+"""Metrics that count what a step has."""
 
 
 class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """The same by a profile, which knows it of all phases, and without such waits."""
     owners_ms: dict[str, float] = {}
     """The host's time by `OWNERS`."""
+    counts: dict[str, float] = {}
+    """By `COUNTS`, without what is not counted."""
     device_ms: float | None = None
     overlap_ms: float | None = None
     """None on one stream."""
@@ -242,12 +246,14 @@ def recent_step(
     slower = max((means["device_ms"] or 0.0) / (means["step_ms"] or inf), 1.0)
     times = {name: ms for name in ("device_ms", "overlap_ms") if (ms := means[name]) is not None}
     owners_pct = {name: _of_host(snapshot, f"{name}_pct") for name in OWNERS}
+    counts = {name: _of_host(snapshot, name) for name in COUNTS}
     step_ms = means["step_ms"] or 0.0
     return RecentStep(
         steps=snapshot.recent.steps,
         owners_ms={
             name: step_ms * pct / 100 for name, pct in owners_pct.items() if pct is not None
         },
+        counts={name: count for name, count in counts.items() if count is not None},
         phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct"),

@@ -58,6 +58,9 @@ class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
     """Whether slowing has proven the limit; None: it was not tried."""
     evidence: tuple[str, ...]
     step_ms: float | None
+    counts: dict[str, float]
+    """What a step has so often, such as `compiles`; with a profile also `launches`, `waits` for the
+    device and `collectives`."""
     parts: tuple[PartReport, ...]
     proposals: tuple[ProposalReport, ...]
     slopes: dict[str, SlopeReport]
@@ -73,6 +76,7 @@ def report_of(answer: Answer) -> AnswerReport:
         proven=answer.is_proven if answer.slopes else None,
         evidence=answer.evidence,
         step_ms=answer.step_ms,
+        counts=answer.counts,
         parts=convert(answer.parts, tuple[PartReport, ...], from_attributes=True),
         proposals=tuple(map(_proposal, answer.tries)),
         slopes={one.part: convert(one, SlopeReport, from_attributes=True) for one in answer.slopes},

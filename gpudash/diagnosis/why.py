@@ -7,6 +7,7 @@ from gpudash.diagnosis.causes.cause import Cause, Measured
 from gpudash.diagnosis.causes.facts import MOST_WAITS, place, told
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import PARTS
+from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.inspections import CodeLines
@@ -31,6 +32,11 @@ def parts_of(model: Model) -> Iterator[Without]:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
             # a recording holds each answer: further digits say nothing
             yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))
+
+
+def counted(step: RecentStep) -> dict[str, float]:
+    traced = step.profile.counts if step.profile is not None else {}
+    return {name: round(count, DIGITS) for name, count in (step.counts | traced).items()}
 
 
 def reasons(
@@ -87,7 +93,7 @@ def _profile_lines(profile: Summary) -> Iterator[str]:
     idle = [f"{name} {fmt.milliseconds(ms)}" for name, ms in profile.idle_ms.items() if ms]
     parts = [f"busy {fmt.milliseconds(profile.busy_ms)} ms"]
     parts += [f"idle for {', '.join(idle)} ms"] if idle else []
-    parts += [f"{profile.launches:,.0f} launches"] if profile.launches is not None else []
+    parts += [f"{count:,.0f} {name}" for name, count in profile.counts.items() if count]
     yield ""
     yield f"profile of {profile.steps} steps: a step {fmt.milliseconds(profile.step_ms)} ms"
     yield f"  device {'; '.join(parts)}"

@@ -50,6 +50,13 @@ def driver_version(text: str) -> dict[str, str]:
 
 
 MIB = 2**20
+REQUESTS = {
+    "alloc_retries": "num_alloc_retries",
+    "device_allocs": "num_device_alloc",
+    "device_frees": "num_device_free",
+}
+"""Metrics by torch's names of what is counted: one of a step is many, as the allocator keeps a
+cache."""
 
 
 class DeviceMemory(Struct, frozen=True, kw_only=True):
@@ -61,6 +68,8 @@ class DeviceMemory(Struct, frozen=True, kw_only=True):
     """Held by tensors."""
     peak_mib: float | None = None
     """Most held by tensors at once since the last reset."""
+    counts: dict[str, int] = {}  # noqa: RUF012  # nobody changes it
+    """By `REQUESTS`: what the allocator has asked of the driver so far, as far as it counts it."""
 
     def values(self) -> dict[str, float]:
         found = {
@@ -87,6 +96,7 @@ def device_memory(device: torch.device) -> DeviceMemory:
         reserved_mib=reserved["current"] / MIB,
         allocated_mib=allocated["current"] / MIB,
         peak_mib=allocated["peak"] / MIB,
+        counts={name: found[key] for name, key in REQUESTS.items() if key in found},
     )
 
 

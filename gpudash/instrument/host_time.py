@@ -8,11 +8,11 @@ it is on the CPU.
 import gc
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import methodcaller
 from pathlib import Path
 from time import perf_counter, thread_time
-from types import MethodType
+from types import MappingProxyType, MethodType
 from typing import Any, NamedTuple
 
 from . import patching
@@ -24,6 +24,7 @@ MOST_COLLECTIONS = 10_000
 SHARES_EVERY_S = 0.5
 """Over so much time shares are taken at least: the scheduler's figures come in ticks."""
 COMPILER = "torch._dynamo.callback"
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class _Collector:
@@ -62,6 +63,7 @@ class _Compiler:
 
     def __init__(self) -> None:
         self.spent_s = self.spent_cpu_s = 0.0
+        self.count = 0
         self._began: tuple[float, float] | None = None
         self._is_heard = False
 
@@ -84,6 +86,7 @@ class _Compiler:
     def _end(self, *_: object) -> None:
         if self._began is not None:
             began_s, began_cpu_s = self._began
+            self.count += 1
             self.spent_s += perf_counter() - began_s
             self.spent_cpu_s += thread_time() - began_cpu_s
             self._began = None
@@ -133,6 +136,7 @@ class HostTime:
         self._elsewhere_s = self._own_s = 0.0
         self._fetches, self._fetch_s, self._fetch_cpu_s, self._start_s = 0, 0.0, 0.0, 0.0
         self._before = self._read()
+        self._counted: Mapping[str, int] = {}
 
     def iterated(self, host_s: float, waited_s: float, steps: int, *, is_seen: bool) -> None:
         """Add iterations of `host_s`, of which it waited for batches; whether marks saw them."""
@@ -163,8 +167,12 @@ class HostTime:
         """Not count what gpudash itself used between two iterations."""
         self._own_s += cpu_s
 
-    def shares_pct(self) -> dict[str, float]:
-        """Return the owners' shares of the time since `restart`, and restart; {} if too short."""
+    def values(self, counts: Mapping[str, int] = NOTHING) -> dict[str, float]:
+        """Return the owners' shares of the time since `restart`, and restart; {} if too short.
+
+        Of `counts`, which the process has had so far, return what a step had since the last call;
+        nothing of the first one after a break.
+        """
         COMPILES.listen()
         spent = since(self._before, self._read())
         if spent.at_s < SHARES_EVERY_S or not self._busy_s:
@@ -178,8 +186,13 @@ class HostTime:
         elsewhere_s = self._steps * self._elsewhere_share
         owners = {"loader_start_pct": start_s, "unpack_pct": unpack_s}
         owners |= _owners_s(self._busy_s, elsewhere_s, spent._replace(cpu_s=cpu_s))
+        found = {name: min(100 * one_s / spent.at_s, 100.0) for name, one_s in owners.items()}
+        counts = {**counts, "compiles": COMPILES.count}
+        known = self._counted.keys() & counts if self._steps else ()
+        found |= {name: (counts[name] - self._counted[name]) / self._steps for name in known}
         self.restart()
-        return {name: min(100 * one_s / spent.at_s, 100.0) for name, one_s in owners.items()}
+        self._counted = counts
+        return found
 
 
 def _owners_s(busy_s: float, elsewhere_s: float, spent: Counters) -> dict[str, float]:

@@ -134,7 +134,7 @@ class Reports:
         if self._is_state_due(steps, began_s):
             self.memory = self._read_memory()
             values = self.memory.values() | self._read_collectives().values()
-            values |= self._clock.host.shares_pct()
+            values |= self._clock.host.values(self.memory.counts)
         self._send(
             StepReport(
                 until_s=self._clock.until_s,

@@ -33,6 +33,8 @@ WAITING: tuple[tuple[Any, str], ...] = (
     (torch.cuda.Event, "synchronize"),
     (torch.Event, "synchronize"),
     (torch.Stream, "synchronize"),
+    (torch._C, "_cuda_emptyCache"),  # noqa: SLF001  # what `torch.cuda.empty_cache` calls
+    (torch._C, "_accelerator_emptyCache"),  # noqa: SLF001  # … and `torch.accelerator`'s
 )
 COPYING: tuple[tuple[Any, str], ...] = tuple(
     (torch.Tensor.__base__, name) for name in ("to", "cuda", "copy_")
@@ -43,6 +45,7 @@ OFF, WARN = 0, 1
 
 
 class _Seen(NamedTuple):
+    began_ns: int
     at_ns: int
     thread: int
     site: CallSite
@@ -57,13 +60,11 @@ class SyncWindow:
         self._seen: list[_Seen] = []
         self._exchanged: list[tuple[Any, str, Any, Any]] = []
         self._filter = ("ignore", self, Warning, None, 0)
-        self._retries = 0
 
     def start(self) -> None:
         if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # in torch
             return
         self._is_on = True
-        self._retries = _retries()
         # keeps our filter before those that the script adds, above all before "error"
         add: Any = warnings._add_filter  # type: ignore[attr-defined]  # noqa: SLF001  # all filters go through it
         self._exchange(warnings, "_add_filter", self._ours_stay_first(add))
@@ -89,9 +90,7 @@ class SyncWindow:
                 _set(owner, name, before)
         with suppress(ValueError):
             warnings.filters.remove(self._filter)  # type: ignore[attr-defined]
-        calls = [_call(seen) for seen in self._seen]
-        calls += [_retry()] * (_retries() - self._retries)
-        return tuple(sorted(calls, key=lambda call: call.at_ns))
+        return tuple(sorted(map(_call, self._seen), key=lambda call: call.at_ns))
 
     @uncompiled
     def match(self, text: str) -> bool:
@@ -104,12 +103,12 @@ class SyncWindow:
             return self._warns
         return text.startswith(PROTOTYPE)
 
-    def _note(self, frame: Any, *, through_ours: bool = False) -> None:
+    def _note(self, frame: Any, began_ns: int = 0, *, through_ours: bool = False) -> None:
         at_ns = time.time_ns()
         with suppress(Exception):
             site = call_site(frame, through_ours=through_ours)
             if site is not None and len(self._seen) < MOST_CALLS:
-                self._seen.append(_Seen(at_ns, threading.get_native_id(), site))
+                self._seen.append(_Seen(began_ns, at_ns, threading.get_native_id(), site))
 
     def _exchange(self, owner: Any, name: str, ours: Callable[..., Any]) -> None:
         self._exchanged.append((owner, name, ours, getattr(owner, name)))
@@ -118,12 +117,12 @@ class SyncWindow:
     def _noting(self, wait: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(wait)
         def noting(*args: Any, **kwargs: Any) -> Any:
-            before = len(self._seen)
+            before, began_ns = len(self._seen), time.time_ns()
             try:
                 return wait(*args, **kwargs)
             finally:
                 if self._is_on and not self._noted_since(before):
-                    self._note(sys._getframe(1))  # noqa: SLF001  # the fast way to the caller
+                    self._note(sys._getframe(1), began_ns)  # noqa: SLF001  # the fast way to the caller
 
         return uncompiled(noting, deeply=False)
 
@@ -176,23 +175,5 @@ def _call(seen: _Seen) -> SyncCall:
         line=seen.site.line,
         function=code.co_name,
         what=seen.site.what,
+        began_ns=seen.began_ns,
     )
-
-
-def _retry() -> SyncCall:
-    """Describe a wait of the allocator's: out of memory, it released its cache and tried again."""
-    return SyncCall(
-        at_ns=time.time_ns(),
-        thread=threading.get_native_id(),
-        file="",
-        line=0,
-        function="",
-        what="allocator retry",
-    )
-
-
-def _retries() -> int:
-    try:
-        return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
-    except RuntimeError:  # an allocator of the script's own keeps no count
-        return 0

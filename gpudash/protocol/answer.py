@@ -139,6 +139,8 @@ class Answer(Record, frozen=True, kw_only=True, tag=False):
     is_proven: bool = False
     """Whether slowing has proven the limit."""
     step_ms: float | None = None
+    counts: dict[str, float] = {}
+    """What a step has so often: by metrics, and launches, waits and collectives by a profile."""
     lanes: tuple[Lane, ...] = ()
     """The step that the evidence is about."""
     tries: tuple[Try, ...] = ()

@@ -17,6 +17,8 @@ class SyncCall(Record, frozen=True, kw_only=True, array_like=True, tag=False):
     function: str
     what: str
     """The call that waited: `nonzero`, `item`, `synchronize`; empty where torch does not say."""
+    began_ns: int = 0
+    """Unix time at which it was called; 0 where torch tells of the wait alone."""
 
 
 class Peak(Record, frozen=True, kw_only=True, tag=False):

@@ -69,6 +69,6 @@ def is_wanted(snapshot: Snapshot) -> bool:
     answer = snapshot.answer
     if answer is None or "stacks" not in snapshot.can or answer.step_ms is None:
         return False
-    own = ("your code", "blocked", "wait", "launch")
+    own = ("your code", "blocked", "allocator", "wait", "launch")
     taken = (one.took_ms for one in answer.parts if one.part in own)
     return any((ms or 0.0) >= LEAST * answer.step_ms for ms in taken)

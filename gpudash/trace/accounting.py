@@ -8,7 +8,15 @@ from numpy.typing import NDArray
 
 from gpudash.trace.mfu import mfu_pct
 from gpudash.trace.model import ON_DEVICE, Trace, TraceEvents
-from gpudash.trace.names import MODULE, STEP, Direction, copied, uses_tensor_cores
+from gpudash.trace.names import (
+    ALLOCATES,
+    MODULE,
+    OF_MEMORY,
+    STEP,
+    Direction,
+    copied,
+    uses_tensor_cores,
+)
 from gpudash.trace.nesting import innermost, modules_around
 from gpudash.trace.own_code import own_code_us
 from gpudash.trace.phases import LOADER, phases
@@ -59,6 +67,7 @@ def summarise(trace: Trace) -> Summary:
         union(events.begin_us[which], events.end_us[which]).within(begin_us, end_us)
         for which in (events.are("collective"), events.are("kernel", "copy", "set"))
     )
+    of_memory = trace.named(OF_MEMORY.fullmatch) & inside
     return msgspec.structs.replace(
         summary,
         busy_ms=per_step.ms(busy.total_us),
@@ -74,7 +83,10 @@ def summarise(trace: Trace) -> Summary:
         copies=per_step.copies(),
         gaps=_histogram(gap_us, steps),
         tensor_core_pct=per_step.tensor_core_pct(),
-        blocked_ms=per_step.ms(_blocked_us(events, inside)),
+        blocked_ms=per_step.ms(_blocked_us(events, inside & ~of_memory)),
+        allocations=int((trace.named(ALLOCATES.fullmatch) & inside).sum()) / steps,
+        allocation_ms=per_step.ms(events.duration_us[of_memory].sum()),
+        collectives=int((events.are("collective") & inside).sum()) / steps,
         communication_ms=per_step.ms(collective.total_us),
         exposed_ms=per_step.ms(busy.total_us - rest.total_us),
     )

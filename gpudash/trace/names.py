@@ -26,6 +26,12 @@ _PRODUCTS = re.compile(
 """Matches torch operators that multiply matrices, …"""
 _WITHOUT = re.compile(r"flatten_weight|reorder|_thnn_")
 """… except these, which move weights or work element by element."""
+ALLOCATES = re.compile(r"(cuda|hip)Malloc|cuMemCreate")
+"""Matches a call that asks the driver for device memory, …"""
+OF_MEMORY = re.compile(
+    rf"{ALLOCATES.pattern}|(cuda|hip)Free|cuMem(Release|Map|Unmap|SetAccess|Address(Reserve|Free))"
+)
+"""… and all that PyTorch's allocator makes to have it and to give it back."""
 _NAMESPACE = re.compile(r"(\(anonymous namespace\)|\w+)::")
 
 

@@ -124,7 +124,13 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """The longest first: calls that waited, and calls that torch warned of. With copies from
     or to memory that is not pinned, which make the host wait as well."""
     blocked_ms: float | None = None
-    """The host's waits for the device in all syncs; `copy_call_ms` has its time in copies."""
+    """The host's waits for the device in all syncs; `copy_call_ms` has its time in copies, and
+    `allocation_ms` that in calls for memory."""
+    allocations: float | None = None
+    """Calls that ask the driver for device memory."""
+    allocation_ms: float | None = None
+    """The host's time in these calls, and in those that give memory back."""
+    collectives: float | None = None
     communication_ms: float | None = None
     exposed_ms: float | None = None
     """Communication while nothing else ran on the device."""
@@ -140,6 +146,17 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     own_code_ms: float | None = None
     """The host's time in other code than torch's, waits among it. None without annotated steps, and
     in older files."""
+
+    @property
+    def counts(self) -> dict[str, float]:
+        """What a step has so often, where there is a device."""
+        waits = sum(one.count for one in self.syncs) if self.on_device else None
+        found = {
+            "launches": self.launches,
+            "waits": waits,
+            "collectives": self.collectives,
+        }
+        return {name: count for name, count in found.items() if count is not None}
 
 
 class TotalChange(msgspec.Struct, frozen=True):
@@ -197,6 +214,8 @@ def _totals(summary: Summary) -> list[tuple[str, str, float | None]]:
         ("launch calls", "ms", summary.launch_ms),
         ("copies", "ms", sum(one.ms for one in summary.copies) if on_device else None),
         ("host waits for the device", "ms", summary.blocked_ms),
+        ("calls for device memory", "", summary.allocations),
+        ("calls for device memory", "ms", summary.allocation_ms),
         ("communication", "ms", summary.communication_ms),
         ("communication, exposed", "ms", summary.exposed_ms),
         ("kernel time in tensor cores", "%", summary.tensor_core_pct),

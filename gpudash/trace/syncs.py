@@ -82,7 +82,7 @@ def _noted(trace: Trace) -> Noted:
 
 
 def _at_us(trace: Trace, call: SyncCall) -> float:
-    if trace.began_ns is None or not call.file:  # an allocator's retry has no time
+    if trace.began_ns is None:
         return -math.inf
     return (call.at_ns - trace.began_ns) / 1e3
 
@@ -100,10 +100,12 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
     for at_us, call in noted:
         mine = of_thread.get(call.thread, groups[:0])
         before = mine[: np.searchsorted(begins_us[mine], at_us)]
-        group = int(before[-1]) if len(before) else -1
-        if group >= 0 and group not in claims and at_us <= ends_us[group] + NOTED_WITHIN_US:
-            claims[group] = call
-        else:
+        within = before[_first_within(begins_us[before], at_us, call) :].tolist()
+        waited = [
+            one for one in within if one not in claims and at_us <= ends_us[one] + NOTED_WITHIN_US
+        ]
+        claims |= dict.fromkeys(waited, call)
+        if not waited:
             idle.append((at_us, call))
 
     idle_us = np.array([at_us for at_us, _ in idle])
@@ -114,6 +116,14 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
         if group not in claims and after < len(idle) and idle_step[after] == step:
             claims[int(group)] = idle[after][1]
     return claims
+
+
+def _first_within(begins_us: NDArray[np.float64], at_us: float, call: SyncCall) -> int:
+    """Return the place of the call's first wait; it has one alone if its begin is not known."""
+    last = max(len(begins_us) - 1, 0)
+    if not call.began_ns:
+        return last
+    return min(int(np.searchsorted(begins_us, at_us - (call.at_ns - call.began_ns) / 1e3)), last)
 
 
 def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:

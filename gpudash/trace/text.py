@@ -175,6 +175,9 @@ def _waits(summary: Summary) -> Iterator[Figure]:
         yield _part(summary, "in next(DataLoader)", summary.loader_ms, "data")
     if summary.on_device:
         yield _part(summary, "for the GPU", summary.blocked_ms, "sync")
+        if summary.allocation_ms:
+            memory = _part(summary, "for device memory", summary.allocation_ms, "sync")
+            yield replace(memory, more=f"asked {_times(summary.allocations or 0.0)}")
         yield _part(summary, "in calls that copy", summary.copy_call_ms, "copy")
         yield from map(_sync, summary.syncs)
 
@@ -200,7 +203,8 @@ def _device(summary: Summary) -> Iterator[Figure]:
         if ms > 0:
             yield _part(summary, f"  {IDLE[cause]}", ms)
     if summary.communication_ms:
-        yield _part(summary, "communication", summary.communication_ms, "collective")
+        communication = _part(summary, "communication", summary.communication_ms, "collective")
+        yield replace(communication, more=_times(summary.collectives or 0.0))
         yield _part(summary, "  nothing else ran", summary.exposed_ms, "collective")
     each_us = 1e3 * (summary.launch_ms or 0.0) / summary.launches if summary.launches else None
     times = f"{_times(summary.launches or 0.0)}, {significant(each_us)} µs each"

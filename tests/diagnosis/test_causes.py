@@ -1,13 +1,15 @@
 """What limits a training by the model of its step, on forty trainings that an H200 recorded."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.causes.table import causes, limit_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.parts import CODE, DEVICE, LAUNCH
+from gpudash.diagnosis.parts import ALLOCATING, CODE, DEVICE, LAUNCH
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.snapshot import Snapshot
+from gpudash.trace.summary import Summary
 from tests.diagnosis.recorded import NAMES, recorded
 
 WORDS = {"data": "input", "cores": "others", "asides": "paused", "none": "unclear"}
@@ -127,6 +129,40 @@ def test_a_profile_leaves_launches_what_is_not_the_scripts_own_code():
     step = full(host_ms=10.0, gpu_util_pct=20.0, own_code_ms=0.5, traced_code_ms=6.0)
     without = model_of(step).without(LAUNCH)
     assert (without.low, without.high) == (pytest.approx(2.0), pytest.approx(4.0))
+
+
+EMPTIED = {"alloc_retries": 0.0, "device_allocs": 10.0, "device_frees": 10.0}
+"""What a step that empties the cache asks of the driver."""
+TRACED = Summary(steps=5, step_ms=10.0, on_device=True, busy_ms=6.0, host_ms=10.0)
+
+
+@pytest.mark.parametrize(
+    ("counts", "traced", "limit", "takes_ms"),
+    [
+        (EMPTIED, {}, "allocator", 2.0),
+        (EMPTIED | {"device_frees": 0.0, "device_allocs": 9.0}, {}, "host", 0.9),
+        ({}, {}, "host", 0.0),
+        (EMPTIED, {"allocations": 10.0, "allocation_ms": 3.5}, "allocator", 3.5),
+        (EMPTIED, {"allocations": 20.0, "allocation_ms": 3.5}, "allocator", 1.75),
+        ({}, {"allocations": 10.0, "allocation_ms": 3.5}, "allocator", 3.5),
+    ],
+)
+def test_calls_for_memory_limit_by_their_number_and_by_what_one_takes_in_a_profile(
+    counts, traced, limit, takes_ms
+):
+    profile = replace(TRACED, **traced) if traced else None
+    step = full(counts=counts, profile=profile, host_ms=10.0, gpu_util_pct=65.0)
+    model = model_of(step)
+    assert word(step, model) == limit
+    assert model.without(ALLOCATING).low == pytest.approx(takes_ms)
+
+
+def test_a_thread_that_waits_for_the_driver_is_not_blocked():
+    about = {"owners_ms": {"blocked": 5.0}, "host_ms": 10.0, "gpu_util_pct": 20.0}
+    blocked_ms = [
+        model_of(full(**about, counts=counts)).scenarios[0].blocked for counts in ({}, EMPTIED)
+    ]
+    assert blocked_ms == pytest.approx([3.0, 1.0])
 
 
 def test_a_device_that_works_all_the_time_hides_a_host_that_is_blocked():

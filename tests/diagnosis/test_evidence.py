@@ -3,12 +3,14 @@
 import pytest
 from rich.cells import cell_len
 
+from gpudash.diagnosis.answer import find
 from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
 from gpudash.diagnosis.causes.table import causes, evidence
 from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.report import report_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
@@ -70,6 +72,53 @@ def test_a_limit_is_named_with_its_evidence():
     cores = HostReading(at_s=0.0, values={"cpu_pct": 1000.0})
     assert ask(changed(cpu_step(), host=cores), cores=16).evidence[-1] == (
         "the training uses 10.0 of 16 cores"
+    )
+
+
+def asking(**counts):
+    """A training that asks the driver for memory; a third of its step goes there."""
+    waits = measured(host_ms=10.0, device_ms=10.0, gpu_util_pct=60.0)
+    return changed(waits, host=HostReading(at_s=0.0, values=waits.host.values | counts))
+
+
+def test_an_allocator_that_asks_the_driver_says_how_often_and_what_ends_that():
+    often = {"device_allocs": 15.5, "device_frees": 15.0}
+    said = "a step asks the driver for memory 15.5 times, and gives it back 15.0"
+    emptied = ask(asking(alloc_retries=0.0, **often))
+    assert emptied.title == "bound by the allocator"
+    assert emptied.evidence == (
+        "asking the driver for memory takes about 3.05 of 10.0 ms",
+        said,
+        "memory does not run out: leave out what empties the cache",
+    )
+    ran_out = ask(asking(alloc_retries=0.5, **often))
+    assert ran_out.evidence[2].startswith("memory runs out 0.5 times a step")
+    grows = ask(asking(alloc_retries=0.0, device_allocs=30.0, device_frees=0.0))
+    assert len(grows.evidence) == 2
+    assert said not in ask(asking(device_allocs=0.4, device_frees=0.4)).evidence
+
+
+def test_a_profile_has_the_time_and_the_line_that_empties_the_cache():
+    empties = SyncUse("train.py", 51, "main", "empty_cache", 1.0, 1.2)
+    profile = changed(profiled(), allocations=15.0, allocation_ms=4.0, syncs=(empties,))
+    found = deepened(asking(device_allocs=15.0, device_frees=15.0), profile)
+    assert found.evidence[0] == "asking the driver for memory takes 4.00 of 10.0 ms"
+    assert found.evidence[2] == "1.20 ms of that at train.py:51 empty_cache"
+
+
+def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
+    empties = SyncUse("train.py", 51, "main", "empty_cache", 2.0, 1.2)
+    profile = changed(profiled(), collectives=3.0, syncs=(empties,))
+    found = find(asking(device_allocs=15.0, compiles=0.5), profile=profile).answer
+    assert report_of(found).counts == {
+        "device_allocs": 15.0,
+        "compiles": 0.5,
+        "launches": 500.0,
+        "waits": 2.0,
+        "collectives": 3.0,
+    }
+    assert "busy 6.00 ms; idle for host 4.00 ms; 500 launches; 2 waits; 3 collectives" in "".join(
+        found.why
     )
 
 

@@ -38,6 +38,7 @@ def schedule_of(times):
         blocked=MS,
         collecting=MS,
         compiling=MS,
+        allocating=MS,
         launch=MS,
         alone=MS,
         waits=st.booleans(),

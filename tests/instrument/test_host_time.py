@@ -6,6 +6,7 @@ import sys
 import time
 
 import pytest
+import torch
 
 from gpudash.instrument.host_time import Counters, HostTime, counters
 
@@ -19,7 +20,7 @@ def shares(spent, *, host_s=1.0, waited_s=0.0, steps=1, is_seen=True, meanwhile=
     host = HostTime(lambda: next(readings))
     host.iterated(host_s, waited_s, steps, is_seen=is_seen)
     meanwhile(host)
-    return host.shares_pct()
+    return host.values()
 
 
 def had(*, cpu_s, delay_s=0.0, collected_s=0.0, compiled_s=0.0, compiled_cpu_s=None, wall_s=1.0):
@@ -112,10 +113,35 @@ def test_the_next_share_is_of_the_time_since():
     readings = iter((BEGIN, BEGIN._replace(at_s=101.0), *[third] * 3))
     host = HostTime(lambda: next(readings))
     host.iterated(1.0, 0.0, 1, is_seen=True)
-    assert host.shares_pct()["blocked_pct"] == pytest.approx(100)
+    assert host.values()["blocked_pct"] == pytest.approx(100)
     host.restart()
     host.iterated(1.0, 0.0, 1, is_seen=True)
-    assert host.shares_pct() == {}
+    assert host.values() == {}
+
+
+def test_what_the_process_counts_is_told_a_step_from_the_first_reading_after_a_break_on():
+    readings = iter(BEGIN._replace(at_s=100.0 + second) for second in (0, 1, 1, 2, 2, 2, 3, 3))
+    host = HostTime(lambda: next(readings))
+
+    def told(retries, steps):
+        host.iterated(1.0, 0.0, steps, is_seen=True)
+        return host.values({"alloc_retries": retries}).get("alloc_retries")
+
+    assert told(7, steps=4) is None
+    assert told(9, steps=4) == 0.5
+    host.restart()
+    assert told(50, steps=4) is None
+
+
+def test_compilations_are_counted():
+    readings = iter(BEGIN._replace(at_s=100.0 + second) for second in (0, 1, 1, 2, 2))
+    host = HostTime(lambda: next(readings))
+    torch.compile(torch.sin, backend="eager")(torch.ones(2))  # a script has imported Dynamo
+    host.iterated(1.0, 0.0, 2, is_seen=True)
+    host.values()
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    host.iterated(1.0, 0.0, 2, is_seen=True)
+    assert host.values()["compiles"] == 0.5
 
 
 def test_the_collector_and_this_thread_are_counted():

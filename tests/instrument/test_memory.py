@@ -24,6 +24,9 @@ STATISTICS = {
     "reserved_bytes": {"all": {"current": 30 * MIB, "peak": 40 * MIB}},
     "allocated_bytes": {"all": {"current": 10 * MIB, "peak": 20 * MIB}},
 }
+COUNTED = STATISTICS | {"num_alloc_retries": 1, "num_device_alloc": 5, "num_device_free": 3}
+FOUND = {"reserved_mib": 30.0, "allocated_mib": 10.0, "peak_mib": 20.0}
+COUNTS = {"alloc_retries": 1, "device_allocs": 5, "device_frees": 3}
 
 
 def test_device_memory_is_unknown_without_a_gpu():
@@ -35,11 +38,12 @@ def test_device_memory_is_unknown_without_a_gpu():
 @pytest.mark.parametrize(
     ("answer", "found"),
     [
-        (STATISTICS, DeviceMemory(reserved_mib=30.0, allocated_mib=10.0, peak_mib=20.0)),
+        (STATISTICS, DeviceMemory(**FOUND)),
+        (COUNTED, DeviceMemory(**FOUND, counts=COUNTS)),
         ({}, UNKNOWN),
         (RuntimeError("the allocator does not yet support getDeviceStats"), UNKNOWN),
     ],
-    ids=["statistics", "none", "no support"],
+    ids=["statistics", "counts", "none", "no support"],
 )
 def test_the_allocators_statistics_are_in_mib(
     answer: object, found: DeviceMemory, monkeypatch: pytest.MonkeyPatch
@@ -62,6 +66,21 @@ def test_statistics_match_torch_and_the_peak_can_be_reset():
     reset_peak(GPU)
     again = device_memory(GPU)
     assert again.peak_mib == found.allocated_mib
+
+
+@needs_cuda
+def test_a_cache_that_is_emptied_asks_the_driver_again():
+    give_back(GPU)
+    before = device_memory(GPU).counts
+    for _ in range(3):
+        torch.empty(256 * MIB, dtype=torch.uint8, device=GPU)
+        give_back(GPU)
+    after = device_memory(GPU).counts
+    assert {name: after[name] - count for name, count in before.items()} == {
+        "alloc_retries": 0,
+        "device_allocs": 3,
+        "device_frees": 3,
+    }
 
 
 @needs_cuda

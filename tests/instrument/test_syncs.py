@@ -34,7 +34,7 @@ TENSOR = SimpleNamespace(item=wait, nonzero=wait)
 @pytest.fixture
 def debug_mode(monkeypatch):
     """Replace torch's sync debug mode, as if there were a GPU."""
-    mode = SimpleNamespace(now=OFF, retries=0)
+    mode = SimpleNamespace(now=OFF)
 
     def set_mode(new):
         warnings.warn(f"{PROTOTYPE} and …", stacklevel=1)
@@ -43,8 +43,9 @@ def debug_mode(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: mode.now)
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", set_mode)
-    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: {"num_alloc_retries": mode.retries})
     monkeypatch.setattr(torch._C, "_cuda_synchronize", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_emptyCache", lambda: None)
+    monkeypatch.setattr(torch.cuda.memory, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "_lazy_init", lambda: None)
     monkeypatch.setattr(torch.cuda, "device", lambda _: torch.no_grad())
     return mode
@@ -190,12 +191,11 @@ def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
     assert len(window.stop()) == 1
 
 
-def test_retries_of_the_allocator_have_no_line(debug_mode):
-    debug_mode.retries = 3
-    window = looking()
-    debug_mode.retries = 5
-    calls = window.stop()
-    assert [(call.file, call.what) for call in calls] == [("", "allocator retry")] * 2
+def test_a_cache_that_is_emptied_is_noted_with_its_begin(window):
+    torch.cuda.empty_cache()
+    (call,) = window.stop()
+    assert (call.file, call.line, call.what) == (__file__, here(-2), "empty_cache")
+    assert 0 < call.began_ns <= call.at_ns
 
 
 # ---- what the line calls
@@ -324,10 +324,4 @@ def test_without_cuda_nothing_is_patched(monkeypatch):
     filters, waiting = [*warnings.filters], torch._C._cuda_synchronize
     window = looking()
     assert (warnings.filters, torch._C._cuda_synchronize) == (filters, waiting)
-    assert window.stop() == ()
-
-
-def test_an_allocator_without_statistics_has_no_retries(debug_mode, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "memory_stats", Mock(side_effect=RuntimeError))
-    window = looking()
     assert window.stop() == ()

@@ -35,6 +35,7 @@ PLANTED = {
     "synchronize, an event": lambda t: torch.cuda.current_stream().record_event().synchronize(),
     "synchronize, an event of any device": lambda t: recorded(t).synchronize(),
     "to, unpinned": lambda t: torch.arange(1000).to(t.device, non_blocking=True),
+    "empty_cache": lambda t: torch.cuda.empty_cache(),
     "backward": lambda t: masked_sum(t).backward(),
     "clip_grad_norm_": lambda t: nn.utils.clip_grad_norm_([t], 1.0, error_if_nonfinite=True),
 }

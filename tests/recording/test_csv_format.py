@@ -29,7 +29,7 @@ PROMISED = (
     "nvlink_rx_mib_s, nvlink_tx_mib_s, rank, world_size, "
     "collective_bus_mib, collective_exposed_ms, loader_cpu_pct, untimed_steps, "
     "padding_tokens, own_code_ms, unpack_pct, loader_start_pct, no_core_pct, blocked_pct, gc_pct, "
-    "compile_pct, code_pct, other_cpu_pct"
+    "compile_pct, code_pct, other_cpu_pct, alloc_retries, device_allocs, device_frees, compiles"
 )
 
 

@@ -6,6 +6,7 @@ from gpudash.trace.accounting import summarise
 from gpudash.trace.mfu import mfu_by_phase, mfu_pct, mfu_text
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse
+from gpudash.trace.text import summary_lines
 from tests.trace.made import (
     H200,
     MAIN,
@@ -253,6 +254,22 @@ def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(
     assert summary.blocked_ms == 0
 
 
+def test_calls_for_device_memory_are_counted_and_are_no_waits_for_the_device(tmp_path):
+    summary = summary_of(
+        tmp_path,
+        step(1, 0, 500),
+        call("cudaMalloc", 5, 20),
+        call("cuMemCreate", 30, 10),
+        call("cuMemMap", 40, 5),
+        call("cudaFree", 50, 40),
+        call("cudaMallocHost", 95, 3),
+        launched(460, 10, call_ts=450),
+    )
+    assert (summary.allocations, summary.allocation_ms) == (2, pytest.approx(0.075))
+    assert summary.blocked_ms == 0
+    assert "for device memory" in "".join(summary_lines(summary))
+
+
 def test_lines_that_made_the_host_wait_are_in_the_summary(tmp_path):
     summary = summary_of(
         tmp_path,
@@ -273,6 +290,7 @@ def test_communication_is_exposed_where_nothing_else_runs(tmp_path):
     )
     assert summary.communication_ms == pytest.approx(0.08)
     assert summary.exposed_ms == pytest.approx(0.03)
+    assert summary.counts == {"launches": 2, "waits": 0, "collectives": 1}
 
 
 # ── model flops ─────────────────────────────────────────────────────────────────────────

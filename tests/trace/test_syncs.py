@@ -52,9 +52,17 @@ def trace(events, calls=(), *, steps=((0, 1000),), began_ns=BEGAN_NS):
     )
 
 
-def call(at_us, line=5, what="item", *, thread=MAIN, file="train.py", function="main"):
-    at_ns = BEGAN_NS + round(at_us * 1000)
-    return SyncCall(at_ns=at_ns, thread=thread, file=file, line=line, function=function, what=what)
+def call(at_us, line=5, what="item", *, thread=MAIN, file="train.py", began_us=None):
+    at_ns, began_ns = (0 if us is None else BEGAN_NS + round(us * 1000) for us in (at_us, began_us))
+    return SyncCall(
+        at_ns=at_ns,
+        thread=thread,
+        file=file,
+        line=line,
+        function="main",
+        what=what,
+        began_ns=began_ns,
+    )
 
 
 def use(line=5, what="item", *, count=1.0, blocked_ms, file="train.py", function="main"):
@@ -125,9 +133,17 @@ def test_a_wait_on_another_thread_is_not_this_ones():
     )
 
 
-def test_retries_of_the_allocator_count_whenever_they_are_reported():
-    retry = call(9_999, 0, "allocator retry", file="", function="")
-    assert syncs(trace([], [retry])) == (unlined("allocator retry", blocked_ms=0.0),)
+def test_a_call_whose_begin_is_known_has_all_that_waited_in_it():
+    events = [
+        (40, 9, "sync", "cudaFree"),
+        (100, 20, "sync", "cudaFree"),
+        (130, 30, "sync", "cudaFree"),
+    ]
+    empties = call(170, what="empty_cache", began_us=90)
+    assert syncs(trace(events, [empties])) == (
+        use(what="empty_cache", blocked_ms=0.05),
+        unlined("cudaFree", blocked_ms=0.009),
+    )
 
 
 # ---- waits without a line
@@ -277,6 +293,7 @@ noted = st.lists(
         st.integers(1, 3),
         thread=st.sampled_from([MAIN, ANOTHER, 1]),
         file=st.sampled_from(["train.py", "train.py", ""]),
+        began_us=st.none() | times,
     ),
     max_size=20,
 )

@@ -248,6 +248,23 @@ def place(sync: SyncUse) -> str:
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 
 
+def _ran_out(now: Measured) -> bool:
+    return now.step.counts.get("alloc_retries", 0.0) > 0
+
+
+def _asks(now: Measured) -> str:
+    """Say nothing of a cache that is asked only now and then."""
+    allocs, frees = (now.step.counts.get(name, 0.0) for name in ("device_allocs", "device_frees"))
+    _only_if(allocs + frees >= 1)
+    return f"a step asks the driver for memory {allocs:,.1f} times, and gives it back {frees:,.1f}"
+
+
+def _emptied(now: Measured) -> str:
+    waits = _profile(now).syncs
+    one = _known(next((one for one in waits if one.what == "empty_cache" and one.file), None))
+    return f"{fmt.milliseconds(one.blocked_ms)} ms of that {place(one)}"
+
+
 def _own_line(now: Measured) -> str:
     code = _known(now.snapshot.code)
     return f"the script is at {_line(now)} in {_known(code.first).count} of {code.looks} looks"
@@ -348,6 +365,9 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "on_gpu": lambda now: now.step.on_gpu,
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
+    "traced": lambda now: now.step.profile is not None,
+    "ran_out": _ran_out,
+    "empties": lambda now: now.step.counts.get("device_frees", 0.0) >= 1 and not _ran_out(now),
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
     "loader_evens": lambda now: (
@@ -387,6 +407,9 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "launches": lambda now: f"{_known(_profile(now).launches):,.0f}",
     "launch": lambda now: fmt.milliseconds(_profile(now).launch_ms),
     "waits": _waits,
+    "asks": _asks,
+    "emptied": _emptied,
+    "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
     "own_line": _own_line,
     "line": _line,
     "util": lambda now: _pct(now.step.gpu_util_pct),

@@ -7,6 +7,7 @@ from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
 from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, SHARED_PCT, told
 from gpudash.diagnosis.model import Model, full_share
 from gpudash.diagnosis.parts import (
+    ALLOCATING,
     BLOCKED,
     CODE,
     COLLECTING,
@@ -185,7 +186,26 @@ OWN_CODE = Limit(
     least_pct=25.0,
     part=CODE,
 )
+ALLOCATOR = Limit(
+    "allocator",
+    "bound by the allocator",
+    (
+        "{if_traced}asking the driver for memory takes {ms} of {step} ms",
+        "{unless_traced}asking the driver for memory takes about {ms} of {step} ms",
+        "{asks}",
+        "{emptied}",
+        "{own_line}",
+        "{if_ran_out}memory runs out {retries} times a step: use less, or expandable_segments:True",
+        "{if_empties}memory does not run out: leave out what empties the cache",
+        "{ask}",
+    ),
+    "the driver is asked for memory",
+    least_pct=10.0,
+    part=ALLOCATING,
+    beside=("{asks}",),
+)
 OWNERS = (
+    ALLOCATOR,
     Limit(
         "blocked",
         "blocked off the CPU",
@@ -325,7 +345,9 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 
 def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
     """Return the clauses; where something else takes the time, what limits a step is second."""
-    others = (one for one in (SHARED_GPU, STRAGGLER, CORES) if one.word != cause.limit.word)
+    others = (
+        one for one in (SHARED_GPU, STRAGGLER, CORES, ALLOCATOR) if one.word != cause.limit.word
+    )
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
     within = (one for one in known if one.binds and not one.limit.is_outside)
