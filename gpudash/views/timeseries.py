@@ -40,13 +40,14 @@ class _Tick(Window):
 
     def drawn(self) -> dict[str, float]:
         """Return its values; the rates of steps that are on their way are not known."""
+        readings = {name: value for name, value in self.readings.values().items() if _is_kept(name)}
         if not self.covered:
-            return self.readings.values()
+            return readings
         samples_per_s = None if self.samples is None else self.samples / TICK_S
         values = {"steps_per_s": self.steps / TICK_S, "samples_per_s": samples_per_s}
         values["step_ms"] = self.step_ms
         known = {name: value for name, value in values.items() if value is not None}
-        return self.values() | known
+        return readings | self.times.values() | known
 
 
 class _Merged:
@@ -172,7 +173,7 @@ class Ticks:
         self._sampled_to = max(self._sampled_to, index)
         tick = self._tick(index)
         if tick is not None:
-            tick.read(reading, filter(_is_kept, reading.values))
+            tick.read(reading, filter(METRICS.__contains__, reading.values))
             self._touch(tick)
         self._merge()
 
@@ -254,7 +255,7 @@ class Ticks:
 
 
 def _is_kept(name: str) -> bool:
-    return name in METRICS and bool(METRICS[name].chart or METRICS[name].spark)
+    return bool(METRICS[name].chart or METRICS[name].spark)
 
 
 def _mean(one: float | None, other: float | None) -> float | None:
