@@ -134,7 +134,7 @@ def find(
     limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
     tries, minor = NO_PROPOSALS
     if model is not None and cause is said:
-        tries, minor = proposals(model, snapshot, step, outside=limit.is_outside)
+        tries, minor = proposals(model, snapshot, step, limit)
     answer = Answer(
         limit=limit.word,
         title=limit.title,

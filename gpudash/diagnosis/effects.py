@@ -22,6 +22,7 @@ from gpudash.diagnosis.model import played_ms
 from gpudash.diagnosis.parts import (
     COLLECTING,
     COMMUNICATION,
+    COPY,
     DATA,
     DEVICE,
     LAUNCH,
@@ -51,6 +52,11 @@ COMPRESSION = 4.0
 """Memory traffic of gradient compression, in multiples of the gradients' size: DDP's hook casts to
 half as many bits, divides, and casts back."""
 
+WORK = (DEVICE, WAIT)
+"""What is shorter where the device works less: a host that waits for it waits as much less."""
+LAUNCHES = (LAUNCH, *WORK)
+"""What is shorter where less is launched."""
+
 
 class Effect(NamedTuple):
     """How a lever helps."""
@@ -58,7 +64,7 @@ class Effect(NamedTuple):
     why: str
     """In words, for the user."""
     estimate: Estimate | None = None
-    shortens: tuple[ModelPart, ...] = (DEVICE,)
+    shortens: tuple[ModelPart, ...] = WORK
     """The parts that it can shorten."""
     compiles: bool = False
     on: Literal["cpu", "cuda"] | None = None
@@ -219,27 +225,31 @@ EFFECTS: Mapping[str, Effect] = {
     "loading on the device": Effect(
         "the device does it for a batch at once", free_batches, (DATA,)
     ),
-    "pinned copy": Effect("the copy no longer holds up the host", pinned, on="cuda"),
-    "batched work": Effect("same result in one go, without waits", _batched),
-    "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
+    "pinned copy": Effect("the copy no longer holds up the host", pinned, (COPY,), on="cuda"),
+    "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
+    "no waits": Effect("same result, and the host never waits", _never_waiting, (WAIT,), on="cuda"),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
-    "halves at a time": Effect("both halves of the step at a time", _pipelined, on="cuda"),
-    "one launch": Effect("one launch replays the whole step", _one_launch, on="cuda"),
-    "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, compiles=True),
-    "more samples": Effect("more work for each launch", _more_samples),
-    "one update": Effect("one kernel updates all weights", _one_update),
+    "halves at a time": Effect(
+        "both halves of the step at a time", _pipelined, (COPY, *LAUNCHES), on="cuda"
+    ),
+    "one launch": Effect("one launch replays the whole step", _one_launch, (LAUNCH,), on="cuda"),
+    "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, LAUNCHES, compiles=True),
+    "more samples": Effect("more work for each launch", _more_samples, LAUNCHES),
+    "one update": Effect("one kernel updates all weights", _one_update, LAUNCHES),
     "tf32": Effect(
         "products on the tensor cores",
         partial(faster_products, to="tf32", acts_on=all_products),
         on="cuda",
     ),
-    "bf16": Effect("half the bits for cores and memory", BF16),
+    "bf16": Effect("half the bits for cores and memory", BF16, (*WORK, COMMUNICATION)),
     "image order": Effect("saves transposes"),
-    "half the bytes": Effect("half the bytes to send", _half_the_bytes, on="cuda"),
+    "half the bytes": Effect(
+        "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
+    ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),
     "fewer kernels in frozen models": Effect(
-        "fewer kernels to launch", partial(fewer_kernels, passes=FROZEN), compiles=True
+        "fewer kernels to launch", partial(fewer_kernels, passes=FROZEN), LAUNCHES, compiles=True
     ),
     "image order in frozen models": Effect("saves transposes"),
     "bf16 in frozen models": Effect(

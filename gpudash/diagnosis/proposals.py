@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from gpudash.diagnosis.effects import EFFECTS, can_help, gain_of, helps_of
+from gpudash.diagnosis.causes.cause import Limit
+from gpudash.diagnosis.effects import EFFECTS, Effect, can_help, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
@@ -14,9 +15,10 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from workloads.levers import NEXT, NUMERICS, Effect
+from workloads.levers import NEXT, NUMERICS
+from workloads.levers import Effect as When
 
-TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
+TRY_S: Mapping[When, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60
 """What compiling takes in addition."""
@@ -31,8 +33,6 @@ class _Judged(NamedTuple):
 
     change: Try
     worth: float
-    loads: bool
-    """Whether it is about how batches are made."""
     is_minor: bool = False
     """Whether the gain is inside the model's error."""
 
@@ -46,15 +46,13 @@ def proposals(
     model: Model,
     snapshot: Snapshot,
     step: RecentStep,
-    *,
-    outside: bool = False,
+    limit: Limit,
 ) -> Proposals:
     """Return what to try, best first, and levers whose gain is inside the model's error.
 
     What an A/B has shown to be faster with these settings comes first, what one has judged
     otherwise last, and before that what nothing is known of: it has no gain. Levers that change
-    what is trained come after those that leave it. Where the limit is `outside` of the step, only
-    the loader's levers may help: it may be late for the same reason.
+    what is trained come after those that leave it.
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
@@ -62,8 +60,8 @@ def proposals(
     estimated = [
         found
         for lever in known.values()
-        for found in _estimated(lever, model, snapshot, step)
-        if found.change.change not in proven and not (outside and not found.loads)
+        for found in _estimated(lever, model, snapshot, step, limit)
+        if found.change.change not in proven
     ]
     judged = [one for one in estimated if not one.is_minor]
     foreseen = {one.change.lever for one in judged} | {lever for lever, _ in proven}
@@ -84,7 +82,7 @@ def proposals(
 
 
 def _estimated(
-    lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep
+    lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep, limit: Limit
 ) -> Iterator[_Judged]:
     settings = snapshot.settings
     before = settings.get(lever.name, lever.default)
@@ -107,19 +105,33 @@ def _estimated(
             feeds=is_fed,
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
-        loads = effect.loads
-        if is_fed and loads and lever.name != "data":
+        if is_fed and effect.loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)
         tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
         proposal = Try(lever.name, value, effect.why, before, gain, tried_s)
-        if gain is not None and gain.high_pct >= LEAST_PCT:
-            expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
-            yield _Judged(proposal, expected_pct / tried_s, loads)
-        elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
-            yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
+        if gain is not None and gain.high_pct < LEAST_PCT:
+            yield _Judged(proposal, 0.0, is_minor=True)
+        elif not _claims(gain, effect, limit):
+            continue
         elif gain is not None:
-            yield _Judged(proposal, 0.0, loads, is_minor=True)
+            expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
+            yield _Judged(proposal, expected_pct / tried_s)
+        elif can_help(change, model.step_ms * LEAST_PCT / 100):
+            yield _Judged(proposal, -tried_s)  # after all of which something is known
+
+
+def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
+    """Whether it surely gains, or acts on what limits: a mere `up to` is no reason to try it.
+
+    Where the limit is outside of the step the loader may be late for the same reason.
+    """
+    if limit.is_outside:
+        return effect.loads
+    if limit.part is None or (gain is not None and (gain.low_pct or 0.0) > 0):
+        return True
+    limiting = {part.name for part in (limit.part, limit.or_part) if part is not None}
+    return any(part.name in limiting for part in effect.shortens)
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:

@@ -39,6 +39,7 @@ ASIDES = Limit(
     (
         "evaluation and checkpoints take {pct} of the time",
         "without them {without_asides}",
+        "fewer samples or less often would do",
     ),
     "evaluation and checkpoints",
     least_pct=50.0,  # the larger part of the time
@@ -181,6 +182,7 @@ OWN_CODE = Limit(
         "{own_line}",
         "{if_on_gpu}the device is at work {at_work} of it",
         "{if_on_gpu}{ask} if it waits or copies",
+        "loader workers or the device could do it, or only every tenth step",
     ),
     "your code runs, and the device idles",
     least_pct=25.0,
@@ -194,6 +196,7 @@ OWNERS = (
             "the thread waits {ms} of {step} ms off the CPU",
             "it waits for a disk, a lock or a network, or it sleeps",
             "{own_line}",
+            "a thread of its own could wait, or only every tenth step",
         ),
         "the thread waits off the CPU",
         least_pct=10.0,
@@ -210,7 +213,11 @@ OWNERS = (
     Limit(
         "compiling",
         "compiling anew",
-        ("Dynamo compiles {ms} of {step} ms", "{own_line}"),
+        (
+            "Dynamo compiles {ms} of {step} ms",
+            "{own_line}",
+            "padding to a few sizes or dynamic=True helps",
+        ),
         "the model is compiled anew",
         least_pct=10.0,
         part=COMPILING,
@@ -218,7 +225,7 @@ OWNERS = (
     Limit(
         "rollout",
         "rollout-bound",
-        ("acting takes {ms} of {step} ms", "{own_line}"),
+        ("acting takes {ms} of {step} ms", "{own_line}", "many environments at once help"),
         "the step acts, and learns nothing",
         least_pct=25.0,
         part=ROLLOUT,
@@ -243,6 +250,7 @@ HOST = LAUNCHING._replace(
         "a kernel runs {util} of the time",
         "{ask}",
     ),
+    or_part=WAIT,
 )
 """Launching or waiting: only a profile can distinguish them."""
 SYNC = Limit(
