@@ -105,12 +105,6 @@ def gain_of(change: LeverChange) -> Gain | None:
     return Gain(low_pct, high_pct, found.source, how)
 
 
-def can_help(change: LeverChange, least_ms: float) -> bool:
-    """Tell of a lever without an estimate whether it could save so much."""
-    shortens = EFFECTS[change.helps].shortens
-    return any(change.model.without(part).high >= least_ms for part in shortens)
-
-
 def _batched(change: LeverChange) -> Outcome | None:
     """If preparing took no time; on two streams, what it delays is unknown."""
     prepare_ms = change.step.phases_ms.get("prepare")

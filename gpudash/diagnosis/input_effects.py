@@ -83,12 +83,9 @@ def more_workers(change: LeverChange) -> Outcome | None:
     def with_(added: float, handed_ms: float, starts_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)
         taken_ms = max(handed_ms, unpack_ms)
-
-        def play(times: Times) -> float:
-            going_on_ms = max(played_ms(DATA.without(times)) + taken_ms, makes_ms)
-            return max(starts_ms + going_on_ms, on_all_cores_ms)
-
-        return play
+        return lambda times: max(
+            starts_ms + max(played_ms(DATA.without(times)) + taken_ms, makes_ms), on_all_cores_ms
+        )
 
     added = after - before
     free = added if waits or not step.cores else int(step.free_cores)

@@ -1,10 +1,10 @@
 """Propose what an A/B should try: the levers by what they gain, for each second of trying."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from gpudash.diagnosis.causes.cause import Limit
-from gpudash.diagnosis.effects import EFFECTS, Effect, can_help, gain_of, helps_of
+from gpudash.diagnosis.effects import EFFECTS, Effect, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
@@ -26,15 +26,6 @@ COMPILE_S = 60
 
 Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
 NO_PROPOSALS: Proposals = (), ()
-
-
-class _Judged(NamedTuple):
-    """A change, and what it is worth: expected gain for each second of trying."""
-
-    change: Try
-    worth: float
-    is_minor: bool = False
-    """Whether the gain is inside the model's error."""
 
 
 def loader_workers(settings: Settings) -> int:
@@ -61,29 +52,26 @@ def proposals(
         found
         for lever in known.values()
         for found in _estimated(lever, model, snapshot, step, limit)
-        if found.change.change not in proven
+        if found.change not in proven
     ]
-    judged = [one for one in estimated if not one.is_minor]
-    foreseen = {one.change.lever for one in judged} | {lever for lever, _ in proven}
-    minor = dict.fromkeys(one.change.lever for one in estimated if one.is_minor)
+    minor = dict.fromkeys(one.lever for one in estimated if _is_minor(one.gain))
 
-    def is_tried(one: _Judged) -> bool:
-        change = one.change
-        verdict = verdicts.get((change.lever, frozenset((change.value, change.before))))
-        return verdict is not None and _measured_pct(verdict, change.value)[0] <= 0
+    def is_tried(one: Try) -> bool:
+        verdict = verdicts.get((one.lever, frozenset((one.value, one.before))))
+        return verdict is not None and _measured_pct(verdict, one.value)[0] <= 0
 
-    def rank(one: _Judged) -> tuple[bool, bool, bool, float]:
-        is_known = one.change.gain is not None
-        return is_tried(one), not is_known, NUMERICS.get(one.change.lever) == "training", -one.worth
+    def rank(one: Try) -> tuple[bool, bool, bool, float]:
+        return is_tried(one), one.gain is None, NUMERICS.get(one.lever) == "training", -_worth(one)
 
-    ordered = sorted(judged, key=rank)
-    tries = (*proven.values(), *(one.change for one in ordered))
+    ordered = sorted((one for one in estimated if not _is_minor(one.gain)), key=rank)
+    tries = (*proven.values(), *ordered)
+    foreseen = {one.lever for one in tries}
     return tries, tuple(lever for lever in minor if lever not in foreseen)
 
 
 def _estimated(
     lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep, limit: Limit
-) -> Iterator[_Judged]:
+) -> Iterator[Try]:
     settings = snapshot.settings
     before = settings.get(lever.name, lever.default)
     if lever.needs_gpu and not step.on_gpu:
@@ -108,17 +96,9 @@ def _estimated(
         if is_fed and effect.loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)
-        tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
-        proposal = Try(lever.name, value, effect.why, before, gain, tried_s)
-        if gain is not None and gain.high_pct < LEAST_PCT:
-            yield _Judged(proposal, 0.0, is_minor=True)
-        elif not _claims(gain, effect, limit):
-            continue
-        elif gain is not None:
-            expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
-            yield _Judged(proposal, expected_pct / tried_s)
-        elif can_help(change, model.step_ms * LEAST_PCT / 100):
-            yield _Judged(proposal, -tried_s)  # after all of which something is known
+        if _is_minor(gain) or _claims(gain, effect, limit):
+            tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
+            yield Try(lever.name, value, effect.why, before, gain, tried_s)
 
 
 def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
@@ -126,12 +106,24 @@ def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
 
     Where the limit is outside of the step the loader may be late for the same reason.
     """
-    if limit.is_outside:
-        return effect.loads
-    if limit.part is None or (gain is not None and (gain.low_pct or 0.0) > 0):
-        return True
+    if limit.part is None:
+        return gain is not None and (effect.loads or not limit.is_outside)
+    is_sure = gain is not None and (gain.low_pct or 0.0) > 0
     limiting = {part.name for part in (limit.part, limit.or_part) if part is not None}
-    return any(part.name in limiting for part in effect.shortens)
+    return is_sure or any(part.name in limiting for part in effect.shortens)
+
+
+def _is_minor(gain: Gain | None) -> bool:
+    """Whether it is inside the model's error."""
+    return gain is not None and gain.high_pct < LEAST_PCT
+
+
+def _worth(one: Try) -> float:
+    """Return the expected gain for each second of trying; the sooner an unknown one is known."""
+    takes_s = one.takes_s or 1
+    if one.gain is None:
+        return -takes_s
+    return (max(one.gain.low_pct or 0.0, -100.0) + one.gain.high_pct) / 2 / takes_s
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:
