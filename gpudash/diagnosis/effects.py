@@ -23,6 +23,7 @@ from gpudash.diagnosis.parts import (
     COLLECTING,
     COMMUNICATION,
     COPY,
+    CORE,
     DATA,
     DEVICE,
     LAUNCH,
@@ -40,6 +41,7 @@ from gpudash.diagnosis.pass_effects import (
     rehearsed,
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
 from gpudash.protocol.training import Lever
 
@@ -122,6 +124,30 @@ def _never_waiting(_change: LeverChange) -> Outcome:
 def _fewer_collections(change: LeverChange) -> Outcome:
     collecting_ms = fmt.milliseconds(change.times.collecting)
     return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
+
+
+def _fitting_threads(change: LeverChange) -> Outcome:
+    """Split operators among as many threads as there are cores for them, as a power of two.
+
+    At best all of their work is split, and no thread waits for a core any more. More threads find
+    none where others have the cores.
+    """
+    step, after = change.step, int(change.value)
+    before = int(change.before) if change.before.isdecimal() else step.threads
+    cores = step.computing_cores
+    if before is None or not step.cores or not after <= cores < 2 * after:
+        return NOTHING
+    is_crowded = (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+    if before <= cores and (is_crowded or after <= before):
+        return NOTHING
+    share = min(before, cores) / after
+
+    def at_best(times: Times) -> float:
+        rest = CORE.without(times) if before > after else times
+        return played_ms(rest._replace(device=times.device * share))
+
+    source = f"threads of an operator: {before}, cores that are there for them: {cores:.1f}"
+    return Outcome(at_best, source=source)
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
@@ -223,6 +249,9 @@ EFFECTS: Mapping[str, Effect] = {
     "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
     "no waits": Effect("same result, and the host never waits", _never_waiting, (WAIT,), on="cuda"),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
+    "as many threads as cores": Effect(
+        "a core for each thread", _fitting_threads, (DEVICE, CORE), on="cpu"
+    ),
     "halves at a time": Effect(
         "both halves of the step at a time", _pipelined, (COPY, *LAUNCHES), on="cuda"
     ),

@@ -102,15 +102,13 @@ def _estimated(
 
 
 def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
-    """Whether it surely gains, or acts on what limits: a mere `up to` is no reason to try it.
-
-    Where the limit is outside of the step the loader may be late for the same reason.
-    """
-    if limit.part is None:
-        return gain is not None and (effect.loads or not limit.is_outside)
-    is_sure = gain is not None and (gain.low_pct or 0.0) > 0
-    limiting = {part.name for part in (limit.part, limit.or_part) if part is not None}
-    return is_sure or any(part.name in limiting for part in effect.shortens)
+    """Whether it surely gains, or acts on what limits: a mere `up to` is no reason to try it."""
+    if gain is None and limit.part is None:
+        return False
+    is_sure = gain is not None and (gain.low_pct or 0.0) > 0 and not limit.is_outside
+    limiting = {part.name for part in (limit.part, *limit.also) if part is not None}
+    acts = not limiting or any(part.name in limiting for part in effect.shortens)
+    return is_sure or acts
 
 
 def _is_minor(gain: Gain | None) -> bool:

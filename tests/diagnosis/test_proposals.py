@@ -9,9 +9,12 @@ from gpudash.diagnosis.effects import EFFECTS, gain_of, helps_of
 from gpudash.diagnosis.lever_change import LeverChange, change_pct
 from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
-from gpudash.protocol.training import Lever
+from gpudash.process_levers import OF_PROCESS
+from gpudash.protocol.training import Lever, TrainingProcess
 from tests.diagnosis.recorded import NAMES, recorded
-from tests.diagnosis.trainings import ask, changed, measured
+from tests.diagnosis.trainings import CPU, GPU, ask, changed, measured
+
+OF_THREADS = next(one for one in OF_PROCESS if one.name == "threads")
 
 
 def lever(**values):
@@ -135,3 +138,65 @@ def test_where_the_training_itself_is_waited_for_no_worker_is_proposed(owner):
     assert sure.gain.low_pct > 100
     itself = of_script(WORKERS, settings=settings, **late, **{owner: 79.0})
     assert (itself.kind, itself.tries) == ("data", ())
+
+
+# ── threads ─────────────────────────────────────────────────────────────────────────────
+
+
+THREADS = lever(
+    name="threads",
+    kind="choice",
+    default="own",
+    choices=OF_THREADS.values,
+    helps=tuple(OF_THREADS.helps_by_value.items()),
+)
+
+
+def threads(own, *, cores, moved="own", device=CPU, **host):
+    """Change and gain of a training that computes all the time on the CPU."""
+    about = {"step_ms": 10.0, "host_ms": 10.0, "device_ms": 10.0, "cpu_pct": 100.0}
+    snapshot = measured(device=device, **{**about, **host})
+    process = TrainingProcess(pid=1, ready_s=0.0, device=device, versions={}, threads=own)
+    about = {"levers": (THREADS,), "settings": {"threads": moved}, "found": "a script"}
+    found = ask(changed(snapshot, process=process, **about), cores=cores)
+    return {one.value: one.gain for one in found.tries}
+
+
+def test_a_core_for_each_thread_splits_operators_at_best_among_all_of_them():
+    found = threads(1, cores=4)
+    assert found.keys() == {"4"}
+    assert found["4"].high_pct == pytest.approx(100 * (4 / 0.97 - 1))
+    assert found["4"].label == "perhaps much"
+    assert found["4"].source == "threads of an operator: 1, cores that are there for them: 4.0"
+    half = threads(3, cores=4, cpu_pct=300.0)
+    assert half["4"].label == "up to +37 %"
+
+
+def test_what_operators_do_not_take_is_as_long_with_more_threads():
+    (of_both,) = threads(1, cores=2, device_ms=6.0, own_code_ms=4.0).values()
+    assert of_both.high_pct == pytest.approx(100 * (10 / 7 / 0.97 - 1))
+
+
+@pytest.mark.parametrize(
+    "crowded",
+    [
+        {"own": 4, "cpu_pct": 400.0},  # they have all cores
+        {"own": 1, "core_wait_pct": 20.0},  # other jobs have them
+        {"own": 1, "cpu_pct": 400.0, "other_cpu_pct": 300.0},  # as helpers have
+        {"own": 1, "cpu_pct": 400.0, "loader_cpu_pct": 300.0},
+        {"own": None},  # it is not known how many there are
+        {"own": 1, "moved": "4", "cpu_pct": 400.0},
+        {"own": 1, "device": GPU},
+    ],
+)
+def test_more_threads_are_not_proposed_where_no_core_is_there_for_them(crowded):
+    assert threads(cores=4, **crowded) == {}
+
+
+def test_threads_that_wait_for_each_others_cores_may_be_fewer():
+    """Eight threads compete for two cores: the one that trains is not given one for half a step."""
+    crowded = {"cpu_pct": 200.0, "no_core_pct": 50.0}
+    found = threads(8, cores=2, **crowded)
+    assert found.keys() == {"2"}
+    assert found["2"].high_pct == pytest.approx(100 * (2 / 0.97 - 1))
+    assert threads(8, cores=2, moved="2", **crowded) == {}

@@ -13,6 +13,7 @@ from gpudash.diagnosis.parts import (
     COMMUNICATION,
     COMPILING,
     COPY,
+    CORE,
     DATA,
     DEVICE,
     LAUNCH,
@@ -45,6 +46,7 @@ ASIDES = Limit(
     least_pct=50.0,  # the larger part of the time
     rank=0,
     is_outside=True,
+    also=(DATA,),
 )
 CORES = Limit(
     "cores",
@@ -64,6 +66,7 @@ CORES = Limit(
     "the training waits for a core",
     least_pct=CORE_WAIT_WARNS_PCT,
     is_outside=True,
+    also=(DATA, CORE),
     beside=("{if_crowded}other jobs take {core_wait} besides",),
 )
 WAITS_FOR_RANK = "the others wait {others_wait} ms a step"
@@ -80,6 +83,7 @@ STRAGGLER = Limit(
     least_pct=1.0,
     rank=1,
     is_outside=True,
+    also=(DATA,),
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
         "{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
@@ -113,6 +117,7 @@ SHARED_GPU = Limit(
     AT_WORK,
     rank=3,
     is_outside=True,
+    also=(DATA,),
     beside=("{if_shared}processes of others use {others} of the GPU's time",),
 )
 
@@ -250,7 +255,7 @@ HOST = LAUNCHING._replace(
         "a kernel runs {util} of the time",
         "{ask}",
     ),
-    or_part=WAIT,
+    also=(WAIT,),
 )
 """Launching or waiting: only a profile can distinguish them."""
 SYNC = Limit(
