@@ -119,9 +119,7 @@ def _is_minor(gain: Gain | None) -> bool:
 def _worth(one: Try) -> float:
     """Return the expected gain for each second of trying; the sooner an unknown one is known."""
     takes_s = one.takes_s or 1
-    if one.gain is None:
-        return -takes_s
-    return (max(one.gain.low_pct or 0.0, -100.0) + one.gain.high_pct) / 2 / takes_s
+    return -takes_s if one.gain is None else one.gain.expected_pct / takes_s
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:
