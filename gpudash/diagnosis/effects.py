@@ -41,6 +41,7 @@ from gpudash.diagnosis.pass_effects import (
     rehearsed,
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
+from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
 from gpudash.protocol.training import Lever
@@ -126,21 +127,25 @@ def _fewer_collections(change: LeverChange) -> Outcome:
     return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
 
 
-def _fitting_threads(change: LeverChange) -> Outcome:
-    """Split operators among as many threads as there are cores for them, as a power of two.
+def fitting_threads(step: RecentStep) -> int | None:
+    """Return how many threads find a core each, a power of two, if another number may be slower.
 
-    At best all of their work is split, and no thread waits for a core any more. More threads find
-    none where others have the cores.
+    More threads find none where others have the cores.
     """
-    step, after = change.step, int(change.value)
-    before = int(change.before) if change.before.isdecimal() else step.threads
-    cores = step.computing_cores
-    if before is None or not step.cores or not after <= cores < 2 * after:
-        return NOTHING
+    cores, now = step.computing_cores, step.threads
+    if now is None or not step.cores or cores < 1:
+        return None
+    fitting = 1 << (int(cores).bit_length() - 1)
     is_crowded = (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-    if before <= cores and (is_crowded or after <= before):
-        return NOTHING
-    share = min(before, cores) / after
+    return fitting if now > cores or (now < fitting and not is_crowded) else None
+
+
+def _split_among_cores(change: LeverChange) -> Outcome | None:
+    """At best all work of operators is split, and no thread waits for a core any more."""
+    before, after, cores = change.step.threads, int(change.value), change.step.computing_cores
+    if before is None:
+        return None
+    share = min(before, cores) / min(after, cores)
 
     def at_best(times: Times) -> float:
         rest = CORE.without(times) if before > after else times
@@ -250,7 +255,7 @@ EFFECTS: Mapping[str, Effect] = {
     "no waits": Effect("same result, and the host never waits", _never_waiting, (WAIT,), on="cuda"),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
     "as many threads as cores": Effect(
-        "a core for each thread", _fitting_threads, (DEVICE, CORE), on="cpu"
+        "a core for each thread", _split_among_cores, (DEVICE, CORE), on="cpu"
     ),
     "halves at a time": Effect(
         "both halves of the step at a time", _pipelined, (COPY, *LAUNCHES), on="cuda"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from gpudash.diagnosis.causes.cause import Limit
-from gpudash.diagnosis.effects import EFFECTS, Effect, gain_of, helps_of
+from gpudash.diagnosis.effects import EFFECTS, Effect, fitting_threads, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
@@ -130,6 +130,8 @@ def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timin
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:
     if named not in (NEXT, *lever.values):
         return None
+    if lever.name == "threads":
+        return named if named == str(fitting_threads(step)) else None
     try:
         value = lever.step(active, +1) if named == NEXT else named
         if lever.name == "num_workers" and lever.kind == "count":

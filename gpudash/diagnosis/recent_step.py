@@ -64,7 +64,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     cores: int | None = None
     """Cores that all of these may use."""
     threads: int | None = None
-    """Threads that compute an operator on the CPU, unless a lever has moved them."""
+    """Threads that compute an operator on the CPU."""
     aside_pct: float | None = None
     """Share of the time in evaluation and checkpoints; None if none was seen."""
     asides: int = 0
@@ -270,7 +270,7 @@ def recent_step(
         loader_cores=None if loader_pct is None else loader_pct / 100,
         other_cores=other_pct / 100,
         cores=cores,
-        threads=None if snapshot.process is None else snapshot.process.threads,
+        threads=_threads(snapshot),
         aside_pct=aside_pct,
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
@@ -281,6 +281,12 @@ def recent_step(
         profile=profile if profile is not None and profile.on_device else None,
         **means | {name: ms / slower for name, ms in times.items()},
     )
+
+
+def _threads(snapshot: Snapshot) -> int | None:
+    moved = snapshot.settings.get("threads", "")
+    own = None if snapshot.process is None else snapshot.process.threads
+    return int(moved) if moved.isdecimal() else own
 
 
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
