@@ -47,6 +47,7 @@ OF_PROCESS = (
         "Threads that compute one operator on the CPU: own, as the training has it. Fewer help "
         "where not each of them gets a core, more where cores are free and operators large.",
         "torch.set_num_threads",
+        "as many threads as cores",
     ),
 )
 

@@ -7,6 +7,8 @@ from math import inf
 from operator import is_
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
 from gpudash.diagnosis.causes.facts import waiting_settings
@@ -18,7 +20,7 @@ from gpudash.diagnosis.proposals import NO_PROPOSALS, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown_by
 from gpudash.diagnosis.why import counted, parts_of, reasons
-from gpudash.protocol.answer import Answer
+from gpudash.protocol.answer import Answer, Gain
 from gpudash.ranks.recent import NOW_S
 from gpudash.snapshot import ENDED, RecentMeans, Snapshot
 from gpudash.trace.summary import Summary
@@ -89,7 +91,8 @@ class Answers:
         self._of = of  # an answer that was not found yet has nothing of what came since
         if not (goes_on and self._stands(found, snapshot.elapsed_s)):
             self._found_s, self._anew_s = snapshot.elapsed_s, snapshot.elapsed_s + found.lasts_s
-            self.newest = self.newest if found.answer == self.newest else found.answer
+            answer = with_gains_held(self.newest, found.answer) if goes_on else found.answer
+            self.newest = self.newest if answer == self.newest else answer
 
     def _stands(self, found: Found, now_s: float) -> bool:
         """Drop what is not measured any more, or is gone entirely, as throttling."""
@@ -99,6 +102,27 @@ class Answers:
             return now_s < self._anew_s
         is_recent = now_s - self._found_s < HOLD_S
         return shown is not None and is_recent and shown.limit in found.measured
+
+
+def with_gains_held(shown: Answer | None, found: Answer) -> Answer:
+    if shown is None or shown.limit != found.limit:
+        return found
+    gains = {one.change: one.gain for one in shown.tries}
+    return replace(
+        found,
+        tries=tuple(
+            replace(one, gain=held(gains.get(one.change), one.gain)) for one in found.tries
+        ),
+    )
+
+
+def held(shown: Gain | None, found: Gain | None) -> Gain | None:
+    """Show a gain until the expected one leaves its range, or words until figures are known."""
+    if shown is None or found is None or shown.how != found.how:
+        return found
+    is_told_better = shown.is_wide and not found.is_wide
+    is_within = (shown.low_pct or 0.0) <= found.expected_pct <= shown.high_pct
+    return shown if is_within and not is_told_better else found
 
 
 def _apart_from_figures(answer: Answer) -> tuple[object, ...]:
@@ -134,7 +158,7 @@ def find(
     limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
     tries, minor = NO_PROPOSALS
     if model is not None and cause is said:
-        tries, minor = proposals(model, snapshot, step, outside=limit.is_outside)
+        tries, minor = proposals(model, snapshot, step, limit)
     answer = Answer(
         limit=limit.word,
         title=limit.title,

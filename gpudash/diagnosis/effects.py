@@ -22,6 +22,8 @@ from gpudash.diagnosis.model import played_ms
 from gpudash.diagnosis.parts import (
     COLLECTING,
     COMMUNICATION,
+    COPY,
+    CORE,
     DATA,
     DEVICE,
     LAUNCH,
@@ -39,6 +41,8 @@ from gpudash.diagnosis.pass_effects import (
     rehearsed,
 )
 from gpudash.diagnosis.profiled_step import traffic_ms
+from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
 from gpudash.protocol.training import Lever
 
@@ -51,6 +55,11 @@ COMPRESSION = 4.0
 """Memory traffic of gradient compression, in multiples of the gradients' size: DDP's hook casts to
 half as many bits, divides, and casts back."""
 
+WORK = (DEVICE, WAIT)
+"""What is shorter where the device works less: a host that waits for it waits as much less."""
+LAUNCHES = (LAUNCH, *WORK)
+"""What is shorter where less is launched."""
+
 
 class Effect(NamedTuple):
     """How a lever helps."""
@@ -58,7 +67,7 @@ class Effect(NamedTuple):
     why: str
     """In words, for the user."""
     estimate: Estimate | None = None
-    shortens: tuple[ModelPart, ...] = (DEVICE,)
+    shortens: tuple[ModelPart, ...] = WORK
     """The parts that it can shorten."""
     compiles: bool = False
     on: Literal["cpu", "cuda"] | None = None
@@ -99,12 +108,6 @@ def gain_of(change: LeverChange) -> Gain | None:
     return Gain(low_pct, high_pct, found.source, how)
 
 
-def can_help(change: LeverChange, least_ms: float) -> bool:
-    """Tell of a lever without an estimate whether it could save so much."""
-    shortens = EFFECTS[change.helps].shortens
-    return any(change.model.without(part).high >= least_ms for part in shortens)
-
-
 def _batched(change: LeverChange) -> Outcome | None:
     """If preparing took no time; on two streams, what it delays is unknown."""
     prepare_ms = change.step.phases_ms.get("prepare")
@@ -122,6 +125,34 @@ def _never_waiting(_change: LeverChange) -> Outcome:
 def _fewer_collections(change: LeverChange) -> Outcome:
     collecting_ms = fmt.milliseconds(change.times.collecting)
     return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
+
+
+def fitting_threads(step: RecentStep) -> int | None:
+    """Return how many threads find a core each, a power of two, if another number may be slower.
+
+    More threads find none where others have the cores.
+    """
+    cores, now = step.computing_cores, step.threads
+    if now is None or not step.cores or cores < 1:
+        return None
+    fitting = 1 << (int(cores).bit_length() - 1)
+    is_crowded = (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
+    return fitting if now > cores or (now < fitting and not is_crowded) else None
+
+
+def _split_among_cores(change: LeverChange) -> Outcome | None:
+    """At best all work of operators is split, and no thread waits for a core any more."""
+    before, after, cores = change.step.threads, int(change.value), change.step.computing_cores
+    if before is None:
+        return None
+    share = min(before, cores) / min(after, cores)
+
+    def at_best(times: Times) -> float:
+        rest = CORE.without(times) if before > after else times
+        return played_ms(rest._replace(device=times.device * share))
+
+    source = f"threads of an operator: {before}, cores that are there for them: {cores:.1f}"
+    return Outcome(at_best, source=source)
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
@@ -219,27 +250,34 @@ EFFECTS: Mapping[str, Effect] = {
     "loading on the device": Effect(
         "the device does it for a batch at once", free_batches, (DATA,)
     ),
-    "pinned copy": Effect("the copy no longer holds up the host", pinned, on="cuda"),
-    "batched work": Effect("same result in one go, without waits", _batched),
-    "no waits": Effect("same result, and the host never waits", _never_waiting, on="cuda"),
+    "pinned copy": Effect("the copy no longer holds up the host", pinned, (COPY,), on="cuda"),
+    "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
+    "no waits": Effect("same result, and the host never waits", _never_waiting, (WAIT,), on="cuda"),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
-    "halves at a time": Effect("both halves of the step at a time", _pipelined, on="cuda"),
-    "one launch": Effect("one launch replays the whole step", _one_launch, on="cuda"),
-    "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, compiles=True),
-    "more samples": Effect("more work for each launch", _more_samples),
-    "one update": Effect("one kernel updates all weights", _one_update),
+    "as many threads as cores": Effect(
+        "a core for each thread", _split_among_cores, (DEVICE, CORE), on="cpu"
+    ),
+    "halves at a time": Effect(
+        "both halves of the step at a time", _pipelined, (COPY, *LAUNCHES), on="cuda"
+    ),
+    "one launch": Effect("one launch replays the whole step", _one_launch, (LAUNCH,), on="cuda"),
+    "fewer kernels": Effect("fewer kernels to launch", fewer_kernels, LAUNCHES, compiles=True),
+    "more samples": Effect("more work for each launch", _more_samples, LAUNCHES),
+    "one update": Effect("one kernel updates all weights", _one_update, LAUNCHES),
     "tf32": Effect(
         "products on the tensor cores",
         partial(faster_products, to="tf32", acts_on=all_products),
         on="cuda",
     ),
-    "bf16": Effect("half the bits for cores and memory", BF16),
+    "bf16": Effect("half the bits for cores and memory", BF16, (*WORK, COMMUNICATION)),
     "image order": Effect("saves transposes"),
-    "half the bytes": Effect("half the bytes to send", _half_the_bytes, on="cuda"),
+    "half the bytes": Effect(
+        "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
+    ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),
     "fewer kernels in frozen models": Effect(
-        "fewer kernels to launch", partial(fewer_kernels, passes=FROZEN), compiles=True
+        "fewer kernels to launch", partial(fewer_kernels, passes=FROZEN), LAUNCHES, compiles=True
     ),
     "image order in frozen models": Effect("saves transposes"),
     "bf16 in frozen models": Effect(

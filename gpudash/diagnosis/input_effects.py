@@ -69,32 +69,33 @@ def more_workers(change: LeverChange) -> Outcome | None:
     step = change.step
     if not starved_ms or after <= before:
         return NOTHING
+    # workers neither draw what is in batches nor take them apart, and make none while they start
+    start_ms = min(step.owned_ms("loader_start"), starved_ms)
+    unpack_ms = min(step.owned_ms("unpack") if before else 0.0, starved_ms - start_ms)
     # one worker's time for a batch
-    batch_ms = change.model.step_ms * before if before else starved_ms
+    batch_ms = (change.model.step_ms - start_ms) * before if before else starved_ms - start_ms
     least_ms, usual_ms = (0.0, 0.0) if before else HANDED_MS
     waits, on_all_cores_ms = batches_wait(step, before), 0.0
     work_cores = step.busy_cores if waits else step.asked_cores
     if work_cores is not None and step.cores:
         on_all_cores_ms = change.model.step_ms * min(work_cores / step.cores, 1.0)
-    # workers neither take their batches apart nor draw what is in them
-    alone_ms = step.owned_ms("loader_start") + (step.owned_ms("unpack") if before else 0.0)
-    alone_ms = min(alone_ms, starved_ms)
 
-    def with_(added: float, handed_ms: float) -> Played:
+    def with_(added: float, handed_ms: float, starts_ms: float) -> Played:
         makes_ms = (batch_ms + handed_ms) / (before + added)
-        handed_ms = max(handed_ms, alone_ms)
+        taken_ms = max(handed_ms, unpack_ms)
         return lambda times: max(
-            played_ms(DATA.without(times)) + handed_ms, makes_ms, on_all_cores_ms
+            starts_ms + max(played_ms(DATA.without(times)) + taken_ms, makes_ms), on_all_cores_ms
         )
 
     added = after - before
     free = added if waits or not step.cores else int(step.free_cores)
     gets_cores = free > 0 and (step.core_wait_pct or 0.0) < CORE_WAIT_WARNS_PCT
     has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
-    rest_ms = change.model.step_ms - starved_ms + alone_ms
+    more_starts_ms = start_ms * after / before if before else start_ms
+    rest_ms = change.model.step_ms - starved_ms + start_ms + unpack_ms
     return Outcome(
-        with_(added, least_ms),
-        with_(min(added, free) * ADDED_WORKER, usual_ms) if has_least else None,
+        with_(added, least_ms, start_ms),
+        with_(min(added, free) * ADDED_WORKER, usual_ms, more_starts_ms) if has_least else None,
         f"a worker makes a step's input in {fmt.milliseconds(batch_ms)} ms; "
         f"without the wait a step takes {fmt.milliseconds(rest_ms)} ms",
     )

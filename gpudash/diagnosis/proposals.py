@@ -1,9 +1,10 @@
 """Propose what an A/B should try: the levers by what they gain, for each second of trying."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from gpudash.diagnosis.effects import EFFECTS, can_help, gain_of, helps_of
+from gpudash.diagnosis.causes.cause import Limit
+from gpudash.diagnosis.effects import EFFECTS, Effect, fitting_threads, gain_of, helps_of
 from gpudash.diagnosis.input_effects import batches_wait, workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
@@ -14,9 +15,10 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
-from workloads.levers import NEXT, NUMERICS, Effect
+from workloads.levers import NEXT, NUMERICS
+from workloads.levers import Effect as When
 
-TRY_S: Mapping[Effect, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
+TRY_S: Mapping[When, int] = {"next step": 10, "new loader": 30, "rebuilt model": 30}
 """Seconds that an A/B of a lever takes about."""
 COMPILE_S = 60
 """What compiling takes in addition."""
@@ -24,17 +26,6 @@ COMPILE_S = 60
 
 Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
 NO_PROPOSALS: Proposals = (), ()
-
-
-class _Judged(NamedTuple):
-    """A change, and what it is worth: expected gain for each second of trying."""
-
-    change: Try
-    worth: float
-    loads: bool
-    """Whether it is about how batches are made."""
-    is_minor: bool = False
-    """Whether the gain is inside the model's error."""
 
 
 def loader_workers(settings: Settings) -> int:
@@ -46,15 +37,13 @@ def proposals(
     model: Model,
     snapshot: Snapshot,
     step: RecentStep,
-    *,
-    outside: bool = False,
+    limit: Limit,
 ) -> Proposals:
     """Return what to try, best first, and levers whose gain is inside the model's error.
 
     What an A/B has shown to be faster with these settings comes first, what one has judged
     otherwise last, and before that what nothing is known of: it has no gain. Levers that change
-    what is trained come after those that leave it. Where the limit is `outside` of the step, only
-    the loader's levers may help: it may be late for the same reason.
+    what is trained come after those that leave it.
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
@@ -62,30 +51,27 @@ def proposals(
     estimated = [
         found
         for lever in known.values()
-        for found in _estimated(lever, model, snapshot, step)
-        if found.change.change not in proven and not (outside and not found.loads)
+        for found in _estimated(lever, model, snapshot, step, limit)
+        if found.change not in proven
     ]
-    judged = [one for one in estimated if not one.is_minor]
-    foreseen = {one.change.lever for one in judged} | {lever for lever, _ in proven}
-    minor = dict.fromkeys(one.change.lever for one in estimated if one.is_minor)
+    minor = dict.fromkeys(one.lever for one in estimated if _is_minor(one.gain))
 
-    def is_tried(one: _Judged) -> bool:
-        change = one.change
-        verdict = verdicts.get((change.lever, frozenset((change.value, change.before))))
-        return verdict is not None and _measured_pct(verdict, change.value)[0] <= 0
+    def is_tried(one: Try) -> bool:
+        verdict = verdicts.get((one.lever, frozenset((one.value, one.before))))
+        return verdict is not None and _measured_pct(verdict, one.value)[0] <= 0
 
-    def rank(one: _Judged) -> tuple[bool, bool, bool, float]:
-        is_known = one.change.gain is not None
-        return is_tried(one), not is_known, NUMERICS.get(one.change.lever) == "training", -one.worth
+    def rank(one: Try) -> tuple[bool, bool, bool, float]:
+        return is_tried(one), one.gain is None, NUMERICS.get(one.lever) == "training", -_worth(one)
 
-    ordered = sorted(judged, key=rank)
-    tries = (*proven.values(), *(one.change for one in ordered))
+    ordered = sorted((one for one in estimated if not _is_minor(one.gain)), key=rank)
+    tries = (*proven.values(), *ordered)
+    foreseen = {one.lever for one in tries}
     return tries, tuple(lever for lever in minor if lever not in foreseen)
 
 
 def _estimated(
-    lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep
-) -> Iterator[_Judged]:
+    lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep, limit: Limit
+) -> Iterator[Try]:
     settings = snapshot.settings
     before = settings.get(lever.name, lever.default)
     if lever.needs_gpu and not step.on_gpu:
@@ -107,19 +93,33 @@ def _estimated(
             feeds=is_fed,
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
-        loads = effect.loads
-        if is_fed and loads and lever.name != "data":
+        if is_fed and effect.loads and lever.name != "data":
             continue  # no loader makes batches
         gain = gain_of(change)
-        tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
-        proposal = Try(lever.name, value, effect.why, before, gain, tried_s)
-        if gain is not None and gain.high_pct >= LEAST_PCT:
-            expected_pct = (max(gain.low_pct or 0.0, -100.0) + gain.high_pct) / 2
-            yield _Judged(proposal, expected_pct / tried_s, loads)
-        elif gain is None and can_help(change, model.step_ms * LEAST_PCT / 100):
-            yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
-        elif gain is not None:
-            yield _Judged(proposal, 0.0, loads, is_minor=True)
+        if _is_minor(gain) or _claims(gain, effect, limit):
+            tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
+            yield Try(lever.name, value, effect.why, before, gain, tried_s)
+
+
+def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
+    """Whether it surely gains, or acts on what limits: a mere `up to` is no reason to try it."""
+    if gain is None and limit.part is None:
+        return False
+    is_sure = gain is not None and (gain.low_pct or 0.0) > 0 and not limit.is_outside
+    limiting = {part.name for part in (limit.part, *limit.also) if part is not None}
+    acts = not limiting or any(part.name in limiting for part in effect.shortens)
+    return is_sure or acts
+
+
+def _is_minor(gain: Gain | None) -> bool:
+    """Whether it is inside the model's error."""
+    return gain is not None and gain.high_pct < LEAST_PCT
+
+
+def _worth(one: Try) -> float:
+    """Return the expected gain for each second of trying; the sooner an unknown one is known."""
+    takes_s = one.takes_s or 1
+    return -takes_s if one.gain is None else one.gain.expected_pct / takes_s
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:
@@ -130,6 +130,8 @@ def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timin
 def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | None:
     if named not in (NEXT, *lever.values):
         return None
+    if lever.name == "threads":
+        return named if named == str(fitting_threads(step)) else None
     try:
         value = lever.step(active, +1) if named == NEXT else named
         if lever.name == "num_workers" and lever.kind == "count":

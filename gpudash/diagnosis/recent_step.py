@@ -69,6 +69,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Cores used by what else the training has started, such as loggers; 0 if unknown."""
     cores: int | None = None
     """Cores that all of these may use."""
+    threads: int | None = None
+    """Threads that compute an operator on the CPU."""
     aside_pct: float | None = None
     """Share of the time in evaluation and checkpoints; None if none was seen."""
     asides: int = 0
@@ -144,6 +146,11 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     def got_share(self) -> float:
         """1 if it is not measured."""
         return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
+
+    @property
+    def computing_cores(self) -> float:
+        """Cores that operators on a CPU may have: neither loader workers nor loggers use them."""
+        return (self.cores or inf) - (self.loader_cores or 0.0) / self.got_share - self.other_cores
 
     @property
     def free_cores(self) -> float:
@@ -261,6 +268,7 @@ def recent_step(
         loader_cores=None if loader_pct is None else loader_pct / 100,
         other_cores=other_pct / 100,
         cores=cores,
+        threads=_threads(snapshot),
         aside_pct=aside_pct,
         asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
@@ -272,6 +280,12 @@ def recent_step(
         traced_code_ms=None if profile is None else profile.own_code_ms,
         **means | {name: ms / slower for name, ms in times.items()},
     )
+
+
+def _threads(snapshot: Snapshot) -> int | None:
+    moved = snapshot.settings.get("threads", "")
+    own = None if snapshot.process is None else snapshot.process.threads
+    return int(moved) if moved.isdecimal() else own
 
 
 def _asides(snapshot: Snapshot) -> tuple[float | None, int]:

@@ -53,6 +53,11 @@ class Gain(Record, frozen=True, array_like=True, tag=False):
         return self.how == "measured"
 
     @property
+    def expected_pct(self) -> float:
+        """The middle of its range."""
+        return (max(self.low_pct or 0.0, -100.0) + self.high_pct) / 2
+
+    @property
     def is_wide(self) -> bool:
         """Whether its two ends are too far apart to be a promise."""
         return 100 + self.high_pct > WIDE * (100 + (self.low_pct or 0.0))

@@ -91,6 +91,8 @@ class TrainingProcess(Record, frozen=True, kw_only=True, tag=False, omit_default
     model is spread over several."""
     node: str = ""
     """The machine's name, where several processes train together."""
+    threads: int | None = None
+    """Threads that compute an operator on the CPU; what `own` of that lever stands for."""
     bus_gb_s: float | None = None
     """Bus bandwidth of a short all-reduce of a large tensor on these GPUs, in GB/s."""
 

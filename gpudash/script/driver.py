@@ -16,6 +16,8 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeAlias
 
+import torch
+
 from ..errors import first_line
 from ..instrument import loader_workers, stack_server
 from ..instrument.device import describe_device, device_memory, gpus_in_use, versions
@@ -390,6 +392,7 @@ class Driver:
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
                 world_size=training.world_size,
                 gpus=gpus_in_use(),
+                threads=torch.get_num_threads(),
                 node=socket.gethostname() if several else "",
             ),
             workload=Path(*sys.argv[:1]).name,  # a script may have emptied it

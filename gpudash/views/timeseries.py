@@ -40,13 +40,14 @@ class _Tick(Window):
 
     def drawn(self) -> dict[str, float]:
         """Return its values; the rates of steps that are on their way are not known."""
+        readings = {name: value for name, value in self.readings.values().items() if _is_kept(name)}
         if not self.covered:
-            return _charted(self.readings.values())
+            return readings
         samples_per_s = None if self.samples is None else self.samples / TICK_S
         values = {"steps_per_s": self.steps / TICK_S, "samples_per_s": samples_per_s}
         values["step_ms"] = self.step_ms
         known = {name: value for name, value in values.items() if value is not None}
-        return _charted(self.readings.values()) | self.times.values() | known
+        return readings | self.times.values() | known
 
 
 class _Merged:
@@ -172,7 +173,7 @@ class Ticks:
         self._sampled_to = max(self._sampled_to, index)
         tick = self._tick(index)
         if tick is not None:
-            tick.read(reading, reading.values)
+            tick.read(reading, filter(METRICS.__contains__, reading.values))
             self._touch(tick)
         self._merge()
 
@@ -253,9 +254,8 @@ class Ticks:
         tick.row = None
 
 
-def _charted(readings: Mapping[str, float]) -> dict[str, float]:
-    kinds = ((METRICS.get(name), name) for name in readings)
-    return {name: readings[name] for one, name in kinds if one and (one.chart or one.spark)}
+def _is_kept(name: str) -> bool:
+    return bool(METRICS[name].chart or METRICS[name].spark)
 
 
 def _mean(one: float | None, other: float | None) -> float | None:

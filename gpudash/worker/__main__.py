@@ -159,6 +159,8 @@ def begin_to_build(plan: Plan, device: "torch.device", events: EventPipe) -> Dev
 
 
 def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
+    import torch  # noqa: PLC0415
+
     from gpudash.instrument.device import versions  # noqa: PLC0415  # imports torch
 
     return TrainingProcess(
@@ -167,6 +169,7 @@ def of_process(device: Device, phases: tuple[Phase, ...]) -> TrainingProcess:
         device=device,
         versions=versions(),
         phases=phases,
+        threads=torch.get_num_threads(),
     )
 
 

@@ -374,7 +374,7 @@ def test_before_a_profile_pinning_has_no_range_and_the_answer_asks_for_one():
 
 def test_pinning_is_not_proposed_where_there_is_next_to_nothing_to_copy():
     unpinned = {"chosen": {"pin_memory": "off"}, "host_ms": 9.0}
-    little, much = (ask(measured(**unpinned, copy_ms=ms)) for ms in (0.05, 0.5))
+    little, much = (ask(measured(**unpinned, copy_ms=ms)) for ms in (0.05, 5.0))
     proposed = [["pin_memory" in one.label for one in found.tries] for found in (little, much)]
     assert [any(each) for each in proposed] == [False, True]
 

@@ -1,7 +1,10 @@
 """How long an answer and its proposals stand, and which of its figures are shown."""
 
-from gpudash.diagnosis.answer import HOLD_S, Answers
+import pytest
+
+from gpudash.diagnosis.answer import FIGURES_S, HOLD_S, Answers, held
 from gpudash.diagnosis.headline import answer_lines, why_lines
+from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLine, CodeLines, Rehearsed, Timing
 from gpudash.snapshot import Marker
 from gpudash.trace.summary import Summary
@@ -176,3 +179,53 @@ def test_what_an_a_b_has_judged_goes_last_at_once():
     found = given(answers, two_streams(), comparing, judged)
     assert found[0].tries[0].label == "precision=bf16"
     assert found[-1].tries[0].label == "channels_last=on"
+
+
+# ── gains ───────────────────────────────────────────────────────────────────────────────
+
+
+NARROW, WIDE = Gain(50.0, 80.0, "then"), Gain(None, 300.0, "then")
+
+
+@pytest.mark.parametrize(
+    ("found", "stays"),
+    [
+        (Gain(60.0, 90.0, "now"), True),  # 75 % are expected
+        (Gain(70.0, 100.0, "now"), False),
+        (Gain(20.0, 60.0, "now"), False),
+        (Gain(None, 150.0, "now"), True),
+        (Gain(60.0, 70.0, "now", "rehearsed"), False),
+        (None, False),
+    ],
+)
+def test_a_gain_is_shown_until_the_expected_one_leaves_its_range(found, stays):
+    assert held(NARROW, found) is (NARROW if stays else found)
+    assert held(None, found) is found
+
+
+def test_words_are_shown_until_a_gain_has_figures():
+    assert held(WIDE, Gain(None, 200.0, "now")) is WIDE
+    figures = Gain(140.0, 160.0, "now")
+    assert held(WIDE, figures) is figures
+
+
+def waiting(data_ms):
+    """A training whose four workers are to become eight."""
+    return measured(data_ms=data_ms, device_ms=10.0 - data_ms)
+
+
+def test_the_gain_on_the_screen_does_not_move_with_each_look():
+    looks = (waiting(ms) for ms in (5.0, 5.1, 4.9, 5.2, 4.8, 2.0))
+    found = given(Answers(), *looks, every_s=FIGURES_S)
+    said = [one.tries[0].promise for one in found]
+    assert said[:5] == [said[0]] * 5
+    assert said[5] != said[0]
+    assert len({one.evidence for one in found}) == len(found)
+
+
+def test_a_profile_has_its_own_gains_and_another_limit_too():
+    answers, snapshot = Answers(), waiting(5.0)
+    shown = look(answers, snapshot).tries[0].gain
+    assert look(answers, later(waiting(5.1), 2 * FIGURES_S)).tries[0].gain == shown
+    profile = Summary(steps=10, step_ms=10.0, on_device=True, busy_ms=4.9)
+    assert look(answers, later(waiting(5.1), 2 * FIGURES_S), profile).tries[0].gain != shown

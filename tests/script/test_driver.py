@@ -5,6 +5,7 @@ import os
 import time
 
 import pytest
+import torch
 
 from gpudash.instrument import loader_workers
 from gpudash.levers.offers import UNKNOWN
@@ -46,6 +47,7 @@ def test_a_dashboard_gets_a_description_and_then_every_step(training, tmp_path) 
         "training",
         {"precision": "fp32", "compile": "off"},
     )
+    assert started.process.threads == torch.get_num_threads()
     assert all(isinstance(event, Progress) for event in rest)
     # the first steps too, though it came later
     assert [step.step for step in dashboard.reported] == list(range(1, len(dashboard.reported) + 1))

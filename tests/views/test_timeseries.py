@@ -54,6 +54,14 @@ def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
     assert trained([1000.0] * 30)[0].recent().steps == pytest.approx(5)  # of slow ones as many
 
 
+def test_recent_means_are_of_what_no_chart_shows_too():
+    ticks, run = trained([10.0] * 200)
+    for before_s, percent in ((1.2, 30.0), (0.7, 0.0)):
+        ticks.read(HostReading(at_s=run.now_s - before_s, values={"gc_pct": percent}))
+    assert ticks.recent().values["gc_pct"] == pytest.approx(15.0)
+    assert "gc_pct" not in ticks.series().values
+
+
 def test_recent_means_leave_out_what_was_before_the_last_warm_up():
     ticks, run = trained([40.0] * 50)
     for number in range(100):

@@ -257,6 +257,7 @@ def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -
     assert isinstance(training.events[1], Status)
     (started,) = training.of("started")
     assert (started.settings["batch_size"], started.process.pid) == ("2", training.held.pid)
+    assert started.process.threads > 0
     labels = {phase.name: phase.label for phase in started.process.phases}
     assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
     assert labels["prepare"] == "encode"  # the workload's own word

@@ -31,6 +31,8 @@ class Limit(NamedTuple):
     """The share from which on it limits."""
     part: ModelPart | None = None
     """The part of a step that is less without it, and is slowed to prove it."""
+    also: tuple[ModelPart, ...] = ()
+    """Other parts that may be less without it: one that looks alike, or is late for its reason."""
     rank: int = 5
     """Causes of a lower rank come first, of the same rank the larger one."""
     is_outside: bool = False

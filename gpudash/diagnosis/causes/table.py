@@ -14,6 +14,7 @@ from gpudash.diagnosis.parts import (
     COMMUNICATION,
     COMPILING,
     COPY,
+    CORE,
     DATA,
     DEVICE,
     LAUNCH,
@@ -40,11 +41,13 @@ ASIDES = Limit(
     (
         "evaluation and checkpoints take {pct} of the time",
         "without them {without_asides}",
+        "fewer samples or less often would do",
     ),
     "evaluation and checkpoints",
     least_pct=50.0,  # the larger part of the time
     rank=0,
     is_outside=True,
+    also=(DATA,),
 )
 CORES = Limit(
     "cores",
@@ -63,6 +66,7 @@ CORES = Limit(
     "the training waits for a core",
     least_pct=CORE_WAIT_WARNS_PCT,
     is_outside=True,
+    also=(DATA, CORE),
     beside=("{if_crowded}other jobs take {core_wait} besides",),
 )
 WAITS_FOR_RANK = "the others wait {others_wait} ms a step"
@@ -79,6 +83,7 @@ STRAGGLER = Limit(
     least_pct=1.0,
     rank=1,
     is_outside=True,
+    also=(DATA,),
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
         "{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
@@ -112,6 +117,7 @@ SHARED_GPU = Limit(
     AT_WORK,
     rank=3,
     is_outside=True,
+    also=(DATA,),
     beside=("{if_shared}processes of others use {others} of the GPU's time",),
 )
 
@@ -181,6 +187,7 @@ OWN_CODE = Limit(
         "{own_line}",
         "{if_on_gpu}the device is at work {at_work} of it",
         "{if_on_gpu}{ask} if it waits or copies",
+        "loader workers or the device could do it, or only every tenth step",
     ),
     "your code runs, and the device idles",
     least_pct=25.0,
@@ -213,6 +220,7 @@ OWNERS = (
             "the thread waits {ms} of {step} ms off the CPU",
             "it waits for a disk, a lock or a network, or it sleeps",
             "{own_line}",
+            "a thread of its own could wait, or only every tenth step",
         ),
         "the thread waits off the CPU",
         least_pct=10.0,
@@ -229,7 +237,11 @@ OWNERS = (
     Limit(
         "compiling",
         "compiling anew",
-        ("Dynamo compiles {ms} of {step} ms", "{own_line}"),
+        (
+            "Dynamo compiles {ms} of {step} ms",
+            "{own_line}",
+            "padding to a few sizes or dynamic=True helps",
+        ),
         "the model is compiled anew",
         least_pct=10.0,
         part=COMPILING,
@@ -237,7 +249,7 @@ OWNERS = (
     Limit(
         "rollout",
         "rollout-bound",
-        ("acting takes {ms} of {step} ms", "{own_line}"),
+        ("acting takes {ms} of {step} ms", "{own_line}", "many environments at once help"),
         "the step acts, and learns nothing",
         least_pct=25.0,
         part=ROLLOUT,
@@ -262,6 +274,7 @@ HOST = LAUNCHING._replace(
         "a kernel runs {util} of the time",
         "{ask}",
     ),
+    also=(WAIT,),
 )
 """Launching or waiting: only a profile can distinguish them."""
 SYNC = Limit(
