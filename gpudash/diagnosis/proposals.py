@@ -41,9 +41,9 @@ def proposals(
 ) -> Proposals:
     """Return what to try, best first, and levers whose gain is inside the model's error.
 
-    What an A/B has shown to be faster with these settings comes first, what one has judged
-    otherwise last, and before that what nothing is known of: it has no gain. Levers that change
-    what is trained come after those that leave it.
+    What an A/B has shown to be faster with these settings comes first, what nothing is known of
+    last: it has no gain. What one has judged otherwise is no proposal. Levers that change what is
+    trained come after those that leave it.
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
@@ -60,10 +60,11 @@ def proposals(
         verdict = verdicts.get((one.lever, frozenset((one.value, one.before))))
         return verdict is not None and _measured_pct(verdict, one.value)[0] <= 0
 
-    def rank(one: Try) -> tuple[bool, bool, bool, float]:
-        return is_tried(one), one.gain is None, NUMERICS.get(one.lever) == "training", -_worth(one)
+    def rank(one: Try) -> tuple[bool, bool, float]:
+        return one.gain is None, NUMERICS.get(one.lever) == "training", -_worth(one)
 
-    ordered = sorted((one for one in estimated if not _is_minor(one.gain)), key=rank)
+    open_ = (one for one in estimated if not _is_minor(one.gain) and not is_tried(one))
+    ordered = sorted(open_, key=rank)
     tries = (*proven.values(), *ordered)
     foreseen = {one.lever for one in tries}
     return tries, tuple(lever for lever in minor if lever not in foreseen)

@@ -172,13 +172,14 @@ def test_a_proposal_stands_until_it_was_not_found_for_a_while():
     assert {one.tries[0].label for one in comes_and_goes} == {"num_workers=4"}
 
 
-def test_what_an_a_b_has_judged_goes_last_at_once():
+def test_what_an_a_b_has_refused_is_no_proposal_any_more_at_once():
     answers = Answers()
     comparing = changed(two_streams(), comparison=compared())
     judged = changed(two_streams(), verdicts=(compared(verdict="no difference"),))
     found = given(answers, two_streams(), comparing, judged)
     assert found[0].tries[0].label == "precision=bf16"
     assert found[-1].tries[0].label == "channels_last=on"
+    assert "precision=bf16" not in [one.label for one in found[-1].tries]
 
 
 # ── gains ───────────────────────────────────────────────────────────────────────────────
