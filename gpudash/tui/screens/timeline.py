@@ -41,8 +41,9 @@ def _following(now: Headline) -> Iterator[str]:
     if now.caution:
         yield f"{key_for('try_it')}  {now.caution}"
     elif now.first is not None:
-        change, _, gain = now.first.promise.partition(": ")
-        yield from (f"{key_for('try_it')}  try {change}", f"   {gain}")
+        gain = now.first.gain
+        yield f"{key_for('try_it')}  try {now.first.move}"
+        yield f"   {gain.label if gain is not None else ''}"
     if now.answer is not None:
         yield from (now.answer.title, *now.answer.evidence[:1])
 
