@@ -532,10 +532,8 @@ class LiveView:
                 sentence = f"finished after {fmt.steps(state.after_step)}"
             case "failed" if state.failure is not None:
                 sentence = state.failure.sentence.rstrip(". ")
-            case "training":
-                sentence = first
             case word:
-                sentence = word
+                sentence = first if word == "training" else word
         return sentence
 
     def _first_step(self, now_s: float) -> str:
