@@ -124,8 +124,9 @@ class AskedTraining(NamedTuple):
     @property
     def levers(self) -> tuple[Lever, ...] | None:
         """None: a command has to train before its levers are known."""
-        plan = self.plan
-        return None if self.command else reference_levers(plan.workload, plan.settings)
+        if self.command is not None:
+            return None
+        return reference_levers(self.plan.workload, self.plan.settings)
 
 
 def training_of(

@@ -54,8 +54,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
     what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
-    doing = doing_now(snapshot)
-    state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
+    state = Cell(parts=((f"{glyph} {doing_now(snapshot)}", style), (f" {elapsed}", "strong")))
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *([cell(f"{len(snapshot.ranks)} ranks", "dim", rank=2)] if snapshot.ranks else ()),

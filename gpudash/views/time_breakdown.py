@@ -166,10 +166,8 @@ class TimeAccount:
     def _gap(self, began_s: float, ended_s: float) -> None:
         if ended_s <= began_s:
             return
-        left_s = ended_s - began_s
-        self._spent_s["wall_s"] += left_s
-        if self._stretches:
-            left_s = self._left_s(began_s, ended_s)
+        self._spent_s["wall_s"] += ended_s - began_s
+        left_s = self._left_s(began_s, ended_s) if self._stretches else ended_s - began_s
         self._spent_s["unattributed_s"] += left_s
 
     def _left_s(self, began_s: float, ended_s: float) -> float:
