@@ -121,8 +121,9 @@ def _has_record(kind: Any) -> bool:
 def _records(value: Any) -> Iterator[msgspec.Struct]:
     if isinstance(value, msgspec.Struct):
         yield value
-    for one in _inside(value):
-        yield from _records(one)
+    else:
+        for one in _inside(value):
+            yield from _records(one)
 
 
 def _inside(value: Any) -> Iterator[Any]:

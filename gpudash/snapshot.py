@@ -258,7 +258,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
 
     state: ShownState = "starting"
     status: str = "starting"
-    """One sentence: what is going on, or what went wrong. The screen adds what to do."""
+    """One sentence: what is going on, or what went wrong; empty while it just trains. The screen
+    adds what to do."""
     notice: str = ""
     """What has just been found, refused or reported, beside the status."""
     refused: bool = False
@@ -335,7 +336,7 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
 
     @property
     def status_line(self) -> str:
-        return f"{self.status} – {self.notice}" if self.notice else self.status
+        return " – ".join(filter(None, (self.status or self.state, self.notice)))
 
     @property
     def usable_cores(self) -> int | None:
@@ -353,8 +354,13 @@ def is_live(snapshot: Snapshot) -> bool:
     return snapshot.playback is None and snapshot.state not in ENDED
 
 
-def aside(snapshot: Snapshot) -> str:
-    return ASIDES[snapshot.doing] if snapshot.doing is not None else ""
+def trains(snapshot: Snapshot) -> bool:
+    return snapshot.state == "training" and snapshot.doing is None
+
+
+def doing_now(snapshot: Snapshot) -> str:
+    """Return what it does: its state, or what it does instead of steps."""
+    return snapshot.state if snapshot.doing is None else ASIDES[snapshot.doing]
 
 
 def silence(snapshot: Snapshot) -> list[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import mul
 from typing import Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
@@ -91,19 +92,19 @@ def stretches(steps: Iterable[Step]) -> Iterator[tuple[Step, tuple[Step, ...]]]:
 def _coalesced(steps: Sequence[Step]) -> Step:
     if len(steps) == 1:
         return steps[0]
-    pace = Pace(steps)
+    pace, counts = Pace(steps), [one.count for one in steps]
     return replace(
         steps[-1],
         step_ms=pace.step_ms,
         values={
-            name: sum([one.count * one.values[name] for one in steps]) / pace.steps
+            name: sum(map(mul, counts, [one.values[name] for one in steps])) / pace.steps
             for name in steps[0].values
         },
         count=pace.steps,
         samples=pace.samples,
         tokens=pace.tokens,
         parts_ms={},
-        warm=sum(one.warm for one in steps),
+        warm=sum([one.warm for one in steps]),
     )
 
 

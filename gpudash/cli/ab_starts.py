@@ -67,7 +67,8 @@ def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> St
     except (GpudashError, LeverError) as error:
         if first:
             raise
-        complain(f"gpudash: no verdict{start.where}: {error}")
+        where = f" in {start.name}" if start.of > 1 else ""
+        complain(f"gpudash: no verdict{where}: {error}")
         return error.exit if isinstance(error, GpudashError) else Exit.REFUSED
     code, (comparison, ended) = missing(found, start), found
     if code is not None or comparison is None:

@@ -32,13 +32,9 @@ class Start(NamedTuple):
         return f"start {self.number} of {self.of}"
 
     @property
-    def where(self) -> str:
-        """Empty for the only start."""
-        return f" in {self.name}" if self.of > 1 else ""
-
-    def line(self, snapshot: Snapshot) -> str:
-        line = progress_line(snapshot)
-        return f"{self.name}, {line}" if self.of > 1 else line
+    def one_of_several(self) -> str:
+        """Its name, empty for the only start."""
+        return self.name if self.of > 1 else ""
 
     def asks(self, question: Question) -> Question:
         """Each start has its own order of blocks."""
@@ -168,13 +164,13 @@ class _Comparing(Course):
             yield False
 
     def line(self, snapshot: Snapshot) -> str:
-        return self._start.line(snapshot)
+        return ", ".join(filter(None, (self._start.one_of_several, progress_line(snapshot))))
 
 
 def missing(trial: Trial, start: Start) -> int | None:
     """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
     comparison, ended = trial
-    one = start.name if start.of > 1 else ""
+    one = start.one_of_several
     if comparison is None:
         return ended.without("verdict", start=one)
     if comparison.verdict is not None and (comparison.is_whole or ended.failed is None):

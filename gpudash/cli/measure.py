@@ -22,13 +22,11 @@ from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Failed, Lever
-from gpudash.reference_levers import record_of
+from gpudash.reference_levers import reference_levers
 from gpudash.run.guarded import Guarded
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand, understand
 from gpudash.snapshot import ENDED, Snapshot, silence
-from gpudash.workload_levers import levers_of
-from workloads import find_workload
 from workloads.levers import LeverError, find
 
 PATIENCE_S = 60.0
@@ -128,7 +126,7 @@ class AskedTraining(NamedTuple):
         """None: a command has to train before its levers are known."""
         if self.command is not None:
             return None
-        return tuple(map(record_of, levers_of(find_workload(self.plan.workload))))
+        return reference_levers(self.plan.workload, self.plan.settings)
 
 
 def training_of(
@@ -141,11 +139,11 @@ def training_of(
             check_for_script(name)
         command = understand(arguments.user_command)
         return AskedTraining(plan_of(command), command)
-    plan = make_plan(arguments, moved)
+    training = AskedTraining(make_plan(arguments, moved))
     for name in moved:
-        if find(levers_of(find_workload(plan.workload)), name).name in plan.settings:
+        if find(training.levers or (), name).name in training.plan.settings:
             raise UsageError(f"lever {name} is both set and {doing}; valid: one of the two")
-    return AskedTraining(plan)
+    return training
 
 
 def measure(

@@ -95,14 +95,10 @@ class ProfileTrial(Course):
             yield False
         yield from self.profile(self._steps, self._path)
 
-    @property
-    def is_there(self) -> bool:
-        return self.is_done and not self.failure and self.news.snapshot.profile is not None
-
     def conclude(self, ended: Ended) -> int:
         """Without a profile, print why."""
         self.is_over()  # look at the last snapshot
-        if self.is_there:
+        if self.is_done and not self.failure and self.news.snapshot.profile is not None:
             return Exit.DONE
         return ended.without("profile", self.failure, Exit.REFUSED if self.failure else Exit.FAILED)
 

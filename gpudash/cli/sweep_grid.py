@@ -14,7 +14,7 @@ from gpudash.errors import UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
-from gpudash.reference_levers import record_of
+from gpudash.reference_levers import reference_levers
 from gpudash.run import child
 from gpudash.workload_levers import levers_of
 from workloads import DEFAULT, Entry, find_workload
@@ -122,7 +122,7 @@ def _axes(texts: Sequence[str], entry: Entry | None = None) -> dict[str, list[st
             raise UsageError(f"--vary {name} is given twice; valid: once with all its values")
         axes[name] = values.split(",")
         if entry is not None:
-            lever = record_of(find(levers_of(entry), name))
+            lever = find(reference_levers(entry.name, {}), name)
             axes[name] = compared_values("--vary", text, lever, axes[name])
         for value in axes[name]:
             if axes[name].count(value) > 1:

@@ -14,7 +14,7 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.answer import Answer, Lane, Try
 from gpudash.ranks import hangs
-from gpudash.snapshot import ENDED, Snapshot, aside, runs_on, silence
+from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, trains
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
@@ -122,8 +122,8 @@ def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
     match snapshot.state:
         case "training" if snapshot.profiling:
             return "profiling", "profiling the next steps …"
-        case "paused" | "training" if (doing := aside(snapshot) or snapshot.state) != "training":
-            return "paused", doing
+        case "paused" | "training" if not trains(snapshot):
+            return "paused", doing_now(snapshot)
         case "switching":
             return "switching", f"switching to {phrase(snapshot.pending)} …"
         case "training" if slowing is not None and not slowing.is_over:
@@ -161,7 +161,7 @@ def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
 
 def _end(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.state == "failed":
-        yield from fmt.plain(snapshot.status).split(": ", 1)
+        yield fmt.plain(snapshot.status)
     if runs_on(snapshot) and not snapshot.total_steps:
         yield "no training step was seen"
 

@@ -104,10 +104,14 @@ class Try(Record, frozen=True, array_like=True, tag=False):
         return f"{self.lever}={self.value}"
 
     @property
+    def move(self) -> str:
+        """Return `num_workers 2 → 6`."""
+        return f"{self.lever} {self.before} → {self.value}"
+
+    @property
     def promise(self) -> str:
         """Return change and gain, as `num_workers 2 → 6: +80 to +150 %`."""
-        change = f"{self.lever} {self.before} → {self.value}"
-        return f"{change}: {self.gain.label}" if self.gain is not None else change
+        return f"{self.move}: {self.gain.label}" if self.gain is not None else self.move
 
 
 class Without(Record, frozen=True, array_like=True, tag=False):

@@ -146,7 +146,7 @@ def _gaps(ends: Sequence[int], lengths: Sequence[int]) -> tuple[int, list[int]]:
 
 
 def _ends(began: int, lengths: Sequence[int], gaps: Sequence[int]) -> list[int]:
-    return [began + passed for passed in accumulate(map(add, lengths, gaps))]
+    return [*accumulate(map(add, lengths, gaps), initial=began)][1:]
 
 
 def _column(values: list[Any]) -> Any:

@@ -7,7 +7,7 @@ from random import Random
 from gpudash.protocol.inspections import CodeLine, CodeLines
 from gpudash.ranks.stacks import Frame, frames, own_frame
 from gpudash.run.lines import StackReply
-from gpudash.snapshot import Snapshot, aside
+from gpudash.snapshot import Snapshot, trains
 
 LOOKS = 20
 LEAST = 0.1
@@ -34,8 +34,7 @@ class CodeLooks:
         of = (snapshot.worker_pid, snapshot.workload, snapshot.settings)
         if of != self._of:
             self._of, self._reply, self._left, self._found = of, None, LOOKS, Counter()
-        is_training = snapshot.state == "training" and not aside(snapshot)
-        if not self._left or not is_training or not is_wanted(snapshot):
+        if not self._left or not trains(snapshot) or not is_wanted(snapshot):
             return
         if self._reply is not None:
             self._read(self._reply, now_s)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gpudash import format as fmt
 from gpudash.offers import refusal
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
+from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, trains
 from gpudash.tui.keys import KEYS, TIMELINE_KEYS, key_for
 
 RECORDED = "a recording is shown"
@@ -146,9 +146,9 @@ def _at_present(
         what = "a proof by slowing" if slowing else "an A/B"
         busy = f"{what} is running; {key_for('compare')} ends it"
         yield Unavailable(busy, stays=need == "profile")
-    doing = aside(snapshot) or snapshot.state
-    if need == "blocks" and doing != "training":
-        yield Unavailable(f"an A/B needs a running training; it is {doing}", stays=True)
+    if need == "blocks" and not trains(snapshot):
+        needed = "an A/B needs a running training"
+        yield Unavailable(f"{needed}; it is {doing_now(snapshot)}", stays=True)
 
 
 def _without_use(action: str, snapshot: Snapshot, requests: Requests) -> Iterator[Unavailable]:

@@ -11,7 +11,7 @@ from gpudash.snapshot import (
     Marker,
     ShownState,
     Snapshot,
-    aside,
+    doing_now,
     is_live,
     silence,
     unreadable,
@@ -45,7 +45,7 @@ def button(text: str, action: str, *, key_of: str = "", rank: int = 0) -> Cell:
 
 
 def header(snapshot: Snapshot) -> tuple[Cell, ...]:
-    glyph, style = ("◌", "busy") if aside(snapshot) else STATE_STYLES[snapshot.state]
+    glyph, style = ("◌", "busy") if snapshot.doing is not None else STATE_STYLES[snapshot.state]
     steps = fmt.count(snapshot.total_steps)
     if snapshot.planned_steps is not None:
         steps += f"/{snapshot.planned_steps:,}"
@@ -54,8 +54,7 @@ def header(snapshot: Snapshot) -> tuple[Cell, ...]:
         elapsed = f"{fmt.clock(snapshot.training_s or 0.0)}/{fmt.clock(snapshot.planned_s)}"
     device = snapshot.device.name.removeprefix("NVIDIA ") if snapshot.device else fmt.ABSENT
     what = fmt.clip(fmt.plain(snapshot.workload or "gpudash"), 32)
-    doing = aside(snapshot) or snapshot.state
-    state = Cell(parts=((f"{glyph} {doing}", style), (f" {elapsed}", "strong")))
+    state = Cell(parts=((f"{glyph} {doing_now(snapshot)}", style), (f" {elapsed}", "strong")))
     return (
         Cell(parts=((what, "strong"), (" · ", "dim"), (fmt.clip(fmt.plain(device), 32), "text"))),
         *([cell(f"{len(snapshot.ranks)} ranks", "dim", rank=2)] if snapshot.ranks else ()),
@@ -120,8 +119,7 @@ def status(
         ends = f"{fmt.plain(snapshot.workload)} is ending"
         leaves = f"; {key_for('leave')} again leaves it"
         return (Cell(parts=((ends, "busy"), (leaves, "busy"))),)
-    is_said = snapshot.status == "training" or (profile and snapshot.doing == "profile")
-    now = "" if is_said else snapshot.status  # the header has it, or the profile
+    now = "" if profile and snapshot.doing == "profile" else snapshot.status
     sentence = " ".join(fmt.plain(" – ".join(filter(None, (now, snapshot.notice)))).split())
     hint = ""
     if snapshot.state in ENDED:
@@ -135,7 +133,7 @@ def status(
         hint = f" · {hint}"
     elif snapshot.state == "starting" and snapshot.pausing:
         hint = f" · pauses before the first step; {key_for('pause')} takes it back"
-    elif snapshot.state == "paused" and "pause" in snapshot.can and not aside(snapshot):
+    elif snapshot.state == "paused" and "pause" in snapshot.can:
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
         # a verdict or a refusal needs the line

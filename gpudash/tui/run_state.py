@@ -15,7 +15,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.reference_levers import reference_levers
-from gpudash.snapshot import ENDED, Snapshot, aside, runs_on
+from gpudash.snapshot import ENDED, Snapshot, runs_on
 from gpudash.tui.availability import Requests, why_not
 
 if TYPE_CHECKING:  # the first frame does not wait for them
@@ -116,7 +116,7 @@ class RunState:
             return self.asked["pause"].wish
         if snapshot.pausing is not None:
             return snapshot.pausing
-        return snapshot.state == "paused" and not aside(snapshot)
+        return snapshot.state == "paused"
 
     @property
     def comparing(self) -> bool:

@@ -540,7 +540,7 @@ class LiveView:
             case "failed" if state.failure is not None:
                 sentence = state.failure.sentence.rstrip(". ")
             case word:
-                sentence = (word == "training" and first) or word
+                sentence = first if word == "training" else word
         return sentence
 
     def _first_step(self, now_s: float) -> str:

@@ -127,27 +127,25 @@ class TimeAccount:
     def _step(self, step: Step) -> None:
         if self._end_s is None:
             return
-        cpu_ms, device_ms = step.values.get("cpu_ms"), step.values.get("device_ms")
         step_s = step.count * max(step.step_ms, 0.0) / 1e3
-        data_s = step.count * max(step.values.get("data_ms", 0.0), 0.0) / 1e3
         finished_s = max(step.finished_s, self._end_s)
         self._gap(self._end_s, finished_s - step_s)
         within_s = min(step_s, finished_s - self._end_s)
         self._spent_s["wall_s"] += within_s
         self._end_s = finished_s
-        if cpu_ms is not None:
-            waited_s = min(data_s, within_s)
-            busy_s = step.count * max(cpu_ms + step.values.get(WAIT_MS, 0.0), 0.0) / 1e3
+        if "cpu_ms" in step.values:
+            waited_s = min(_spent_s(step, "data_ms"), within_s)
+            busy_s = _spent_s(step, "cpu_ms", WAIT_MS)
             busy_s = min(busy_s, within_s - waited_s)  # several threads can exceed the step
             left_s = within_s - waited_s - busy_s
             self._book(phases_s=busy_s, data_s=waited_s, unattributed_s=left_s)
             return
         self._unshared_s += within_s
-        if device_ms is not None:
-            idle_s = max(step_s - step.count * max(device_ms, 0.0) / 1e3, 0.0)
+        if "device_ms" in step.values:
+            idle_s = max(step_s - _spent_s(step, "device_ms"), 0.0)
             self._measured_s += step_s
             self._busy_s += step_s - idle_s
-            self._waited_s += min(data_s, idle_s)
+            self._waited_s += min(_spent_s(step, "data_ms"), idle_s)
 
     def _share_out(self) -> None:
         if self._measured_s:
@@ -168,7 +166,12 @@ class TimeAccount:
     def _gap(self, began_s: float, ended_s: float) -> None:
         if ended_s <= began_s:
             return
-        self._book(wall_s=ended_s - began_s)
+        self._spent_s["wall_s"] += ended_s - began_s
+        left_s = self._left_s(began_s, ended_s) if self._stretches else ended_s - began_s
+        self._spent_s["unattributed_s"] += left_s
+
+    def _left_s(self, began_s: float, ended_s: float) -> float:
+        """Book what a gap is known for; return the rest."""
         left = [(began_s, ended_s)]  # a pause may contain a lever change
         for start_s, stop_s, why in self._stretches:
             within = [(max(from_s, start_s), min(to_s, stop_s)) for from_s, to_s in left]
@@ -178,7 +181,11 @@ class TimeAccount:
                 after = [(max(from_s, stop_s), to_s) for from_s, to_s in left]
                 left = [(from_s, to_s) for from_s, to_s in (*before, *after) if from_s < to_s]
         self._stretches = [one for one in self._stretches if one[1] > ended_s]
-        self._book(unattributed_s=_length_s(left))
+        return _length_s(left)
+
+
+def _spent_s(step: Step, *names: str) -> float:
+    return step.count * max(sum([step.values.get(name, 0.0) for name in names]), 0.0) / 1e3
 
 
 def _length_s(pieces: Iterable[tuple[float, float]]) -> float:

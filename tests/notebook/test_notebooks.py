@@ -121,7 +121,7 @@ def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(
         resting = dashboard.wait(lambda one: one.status == "no cell trains" and one.steps_per_s)
         assert (resting.hang, resting.quiet_s) == (None, None)
         book.begin("fit(10**6)")
-        dashboard.wait(lambda one: one.total_steps > 130 and one.status == "training")
+        dashboard.wait(lambda one: one.total_steps > 130 and one.doing is None)
         book.interrupt()
         assert book.end()["error"].startswith("KeyboardInterrupt")
         steps = dashboard.wait(lambda one: one.status == "no cell trains").total_steps

@@ -131,7 +131,7 @@ def training(ticks: int = 60, *, on_gpu: bool = True, moved: float = 0.0) -> Sna
     return referred(
         Snapshot(
             state="training",
-            status="training",
+            status="",
             elapsed_s=ticks * 0.5 + moved,
             workload="encdec",
             device=H200 if on_gpu else CPU,

@@ -157,7 +157,7 @@ def running() -> Snapshot:
     }
     return Snapshot(
         state="training",
-        status="training",
+        status="",
         elapsed_s=series.at_s[-1],
         training_s=series.at_s[-1] - 4.5,
         workload="encdec",

@@ -106,7 +106,7 @@ def training(**changes: object) -> Snapshot:
     row = row_of(1, "as the script", NOW, live=True, settings=SETTINGS)
     snapshot = Snapshot(
         state="training",
-        status="training",
+        status="",
         can=CAN,
         workload="train.py",
         found=FOUND,

@@ -175,7 +175,7 @@ def test_while_measuring_the_strip_names_the_row_and_the_last_answer():
         (Snapshot(), "worker"),
         (STARTING, "torch"),
         (changed(STARTING, awaits="model"), "model"),
-        (changed(STARTING, state="training", status="training"), "first step"),
+        (changed(STARTING, state="training", status=""), "first step"),
     ],
 )
 def test_a_start_shows_the_stage_that_goes_on(snapshot, now):

@@ -301,7 +301,7 @@ async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_take
 
 def test_a_verdict_in_the_status_is_whole_at_80_columns():
     own = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
-    told = changed(training(), status="training", notice=VERDICT, host=own, instruments_ms=0.01)
+    told = changed(training(), status="", notice=VERDICT, host=own, instruments_ms=0.01)
     d = still(size=(80, 24), snapshot=told)
     assert f" {VERDICT} " in d.lines()[-2]
 

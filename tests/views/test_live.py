@@ -64,7 +64,7 @@ def test_at_the_begin_nothing_has_been_counted():
 
 def test_a_training_is_shown_with_its_rates_counts_and_loss():
     shown = Watched().trained().now()
-    assert (shown.state, shown.status) == ("training", "training")
+    assert (shown.state, shown.status) == ("training", "")
     assert (shown.worker_pid, shown.device, shown.settings) == (42, DEVICE, SETTINGS)
     assert (shown.total_steps, shown.total_samples, shown.loss) == (40, 320, 1 / 40)
     assert shown.steps_per_s == pytest.approx(20.0)
@@ -83,7 +83,7 @@ def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
     assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
     assert shown.status == "switching batch_size to 16 …"
     shown = watched.feed(watched.run.change(batch_size="16")).now()
-    assert (shown.state, shown.pending, shown.status) == ("training", {}, "training")
+    assert (shown.state, shown.pending, shown.status) == ("training", {}, "")
     assert shown.settings["batch_size"] == "16"
     assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
 
@@ -92,14 +92,14 @@ def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for
     watched = Watched().trained()
     watched.feed(Change(id=7, settings={"batch_size": "8192"}))
     watched.feed(watched.run.change(batch_size="8192"))
-    assert watched.now(STALL_S - 0.1).status == "training"
+    assert watched.now(STALL_S - 0.1).status == ""
     first = "first step with batch_size 8192: 14 s so far"
     assert watched.now(14.0).status == first
     watched.feed(Change(id=8, settings={"batch_size": "16384"}))
     shown = watched.now(14.0)
     assert (shown.state, shown.status) == ("switching", f"{first}; then batch_size to 16384")
     watched.feed(watched.run.change(batch_size="16384"), watched.run.step(9e3))
-    assert watched.now(14.0).status == "training"
+    assert watched.now(14.0).status == ""
 
 
 def test_a_refused_change_is_explained_until_something_else_happens():
@@ -155,7 +155,7 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert shown.steps_per_s < 1
     assert shown.series.of("steps_per_s")[-1] == 0.0
     shown = watched.feed(watched.run.resume()).now()
-    assert (shown.state, shown.status, shown.doing) == ("training", "training", None)
+    assert (shown.state, shown.status, shown.doing) == ("training", "", None)
     assert shown.steps_per_s == pytest.approx(20.0)
     assert shown.steps_since_break == steps
     assert [(one.at_s, one.kind, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
@@ -318,7 +318,7 @@ def test_a_notice_stays_until_the_next_change_of_state():
     shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
     assert shown.status_line == "training – the recording ended: disk full"
     changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
-    assert watched.feed(changed).now().status == "training"
+    assert watched.feed(changed).now().status == ""
 
 
 def test_notes_are_those_of_the_settings_in_force():
@@ -398,7 +398,7 @@ def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trai
     assert watched.now().status == "evaluating"
     watched.run.now_s += 5.0
     shown = watched.feed(watched.run.start(pid=43)).now()
-    assert (shown.status, shown.steps_since_break) == ("training", 0)
+    assert (shown.status, shown.steps_since_break) == ("", 0)
     assert [mark.kind for mark in shown.markers] == ["restart"]
 
 
@@ -575,7 +575,7 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
         assert shown.notes == before.notes
         assert labels(shown) == ["A/B"]
     shown = home(watched, pipelined="off").now()
-    assert (shown.settings, shown.status) == (SETTINGS, "training")
+    assert (shown.settings, shown.status) == (SETTINGS, "")
     assert labels(shown) == ["A/B", "end of A/B"]
     assert [(one.number, one.steps, one.live) for one in shown.results] == [(1, 35 + 8 - 5, True)]
     assert shown.total_steps == 40 + 7 * 8
@@ -648,7 +648,7 @@ def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early):
     (row,) = shown.results
     assert (row.number, row.live) == (1, True)
     changed = watched.run.change_and({"answers": (7,)}, batch_size="16")
-    assert watched.feed(changed).now().status == "training"
+    assert watched.feed(changed).now().status == ""
 
 
 def concluded(watched, verdict=VERDICT, **values):
@@ -704,7 +704,7 @@ def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
     home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
     assert watched.now().status_line == f"training – {VERDICT}"
     block(watched, 1, pipelined="on")
-    assert home(watched, pipelined="off").now().status == "training"
+    assert home(watched, pipelined="off").now().status == ""
 
 
 def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
@@ -772,10 +772,10 @@ def test_a_restart_within_blocks_ends_them():
     watched.feed(comparison(40, verdict=VERDICT))
     watched.feed(starting(watched.run.now_s, PLAN))
     shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
-    assert shown.status == "training"
+    assert shown.status == ""
     shown = watched.feed(watched.run.change(pipelined="on")).now()
     assert labels(shown)[-1] == "pipelined=on"
-    assert shown.status == "training"
+    assert shown.status == ""
 
 
 def test_an_end_within_blocks_is_an_end():
@@ -886,7 +886,7 @@ def test_a_profile_is_pending_until_it_arrives():
     )
     shown = watched.feed(found, resumed(at_s)).now()
     assert (shown.profiling, shown.profile, shown.profile_refusal) == (False, found, "")
-    assert (shown.state, shown.status) == ("training", "training")
+    assert (shown.state, shown.status) == ("training", "")
 
 
 def test_a_profile_is_of_the_settings_that_it_was_made_with():
@@ -908,7 +908,7 @@ def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
     watched.feed(watched.run.step())
     assert watched.now().status_line == "training – refused: the training is on the CPU"
     watched.feed(*watched.run.steps(2, 1e3 * PASSING_S))
-    assert watched.now().status == "training"
+    assert watched.now().status == ""
 
 
 def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():

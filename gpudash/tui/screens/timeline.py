@@ -40,9 +40,9 @@ device. The share at the right is of the time that is shown."""
 def _following(now: Headline) -> Iterator[str]:
     if now.caution:
         yield f"{key_for('try_it')}  {now.caution}"
-    elif now.first is not None:
-        change, _, gain = now.first.promise.partition(": ")
-        yield from (f"{key_for('try_it')}  try {change}", f"   {gain}")
+    elif (first := now.first) is not None:
+        gain = first.gain.label if first.gain is not None else ""
+        yield from (f"{key_for('try_it')}  try {first.move}", f"   {gain}")
     if now.answer is not None:
         yield from (now.answer.title, *now.answer.evidence[:1])
 

@@ -295,7 +295,7 @@ def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
     if runs_on(snapshot):
         script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
-        return (as_it_is,), ("levers are known from the first training step on", every)
+        return (as_it_is,), tuple(filter(None, (unable("levers", snapshot), every)))
     asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
     hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
     if "levers" in snapshot.can:
