@@ -70,6 +70,8 @@ class Effect(NamedTuple):
     shortens: tuple[ModelPart, ...] = WORK
     """The parts that it can shorten."""
     compiles: bool = False
+    is_probe: bool = False
+    """Whether it shows what a part costs, and is no way to train."""
     on: Literal["cpu", "cuda"] | None = None
     """The only device on which it helps; None for both."""
 
@@ -117,8 +119,10 @@ def _batched(change: LeverChange) -> Outcome | None:
     return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
 
 
-def _never_waiting(_change: LeverChange) -> Outcome:
-    """If the host went on launching where it now waits for the device."""
+def _never_waiting(change: LeverChange) -> Outcome | None:
+    """If the host went on launching where it now waits for the device; a CPU does not wait."""
+    if not change.step.on_gpu:
+        return None
     return without(WAIT, "the host would launch ahead of the device")
 
 
@@ -245,14 +249,18 @@ BF16 = partial(faster_products, to="bf16", acts_on=of_models)
 EFFECTS: Mapping[str, Effect] = {
     "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
     "batches ahead": Effect("evens out batches that take longer", steady_batches, (DATA,)),
-    "no loading": Effect("a test: the rate without any loading", free_batches, (DATA,)),
+    "no loading": Effect(
+        "a probe: the rate without any loading", free_batches, (DATA,), is_probe=True
+    ),
     "less loading": Effect("same samples, less work for the workers", free_batches, (DATA,)),
     "loading on the device": Effect(
         "the device does it for a batch at once", free_batches, (DATA,)
     ),
     "pinned copy": Effect("the copy no longer holds up the host", pinned, (COPY,), on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
-    "no waits": Effect("same result, and the host never waits", _never_waiting, (WAIT,), on="cuda"),
+    "no waits": Effect(
+        "same result with less work, and the host never waits", _never_waiting, (WAIT, DEVICE)
+    ),
     "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
     "as many threads as cores": Effect(
         "a core for each thread", _split_among_cores, (DEVICE, CORE), on="cpu"

@@ -205,3 +205,8 @@ def test_any_estimate_fits_the_axis(gain, width):
     drawn = shared_axis((0.4,)).estimate(*gain, width)
     assert len(drawn) == width
     assert ("▸" in drawn) == (gain[1] > 1)
+
+
+def test_what_is_no_way_to_train_is_called_a_probe():
+    probe = switch("it", helps=(("on", "no loading"),))
+    assert seen([probe], tries=(promise("it", 9.0, 20.0),))["it"].state == "a probe"
