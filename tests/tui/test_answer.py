@@ -7,9 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.app import App
+from textual.geometry import Size
 
 from gpudash.diagnosis.headline import Headline
 from gpudash.diagnosis.lanes import lane
+from gpudash.present.cells import width_of
 from gpudash.protocol.answer import Part
 from gpudash.protocol.readings import HostReading, Job, OtherJobs
 from gpudash.snapshot import Marker, RankRow, Snapshot
@@ -93,6 +95,16 @@ def test_limit_reason_and_what_to_try_have_a_row_each_and_the_lanes_a_rule():
     assert "forward 2.72" in rows[4]
     assert rows[5].rstrip().endswith("▏1.25 idle")
     assert "4.22 ahead · data 0" in rows[6]
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_limit_is_a_band_in_its_hue_and_its_key_a_cap_and_nothing_else_is_filled(width):
+    snapshot, strip = two_streams(), AnswerStrip(id="answer")
+    strip.show(ask(snapshot), snapshot)
+    rows = strip.painted_at(Size(width, 3), focused=False)
+    filled = [[ink for text, ink in row if ink.startswith(("band-", "cap"))] for row in rows]
+    assert filled == [["band-rate"], [], ["cap"]]
+    assert width_of(rows[0][:1]) == width
 
 
 def test_the_rates_stand_at_the_right_and_give_way_to_the_first_evidence():

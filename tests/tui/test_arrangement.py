@@ -17,6 +17,7 @@ SHOWN = st.builds(
     lanes=st.integers(0, 4),
     lever_rows=st.integers(1, 70),
     pane_rows=st.integers(0, 20),
+    alone=st.booleans(),
 )
 
 
@@ -71,6 +72,16 @@ def test_an_a_b_gets_its_rows_from_the_charts():
     usual, more = (places(120, 40, PanelChoice(pane_rows=rows)) for rows in (0, 12))
     assert more["pane"].height == 12 > usual["pane"].height
     assert more["levers"] == usual["levers"]
+
+
+def test_while_an_a_b_runs_the_pane_has_the_step_charts_rows_too_and_the_curve_stays():
+    usual, running = (
+        places(120, 40, PanelChoice(lever_rows=7, alone=one)) for one in (False, True)
+    )
+    assert running["pane"].height > usual["pane"].height
+    assert running["throughput"].height >= 8
+    assert running["levers"] == usual["levers"]
+    assert "step" not in running
 
 
 @pytest.mark.parametrize("size", [(120, 40), (120, 34), (170, 60)])

@@ -92,6 +92,17 @@ async def test_x_compares_what_the_answer_proposes_first_and_moves_the_levers_cu
     assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
 
 
+async def test_x_sets_what_is_proven(d):
+    first = d.app.main_screen.headline.first
+    proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
+    answer = changed(d.app.main_screen.headline.answer, tries=(proven,))
+    await d.show(changed(training(), answer=answer))
+    assert f"x  SET {first.lever} {first.before} → {first.value}" in d.text()
+    await d.press("x")
+    assert d.engine.calls_of("change")[0][0] == {first.lever: first.value}
+    assert d.engine.calls_of("compare") == []
+
+
 async def test_a_again_ends_it_also_before_any_snapshot_shows_it(d):
     await d.press("a", "a")
     assert [call[0] for call in d.engine.calls[1:]] == ["compare", "end_comparison"]

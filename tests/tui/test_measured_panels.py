@@ -294,3 +294,29 @@ def test_in_all_of_the_room_every_line_is_shown_in_two_columns_if_one_is_too_lon
     text = seen(panel, size, snapshot, LIVE)
     for words in ("GPU 3, NVIDIA H200", "1,234", *values(snapshot)):
         assert words in text
+
+
+# ── values against their limits, and curves ─────────────────────────────────────────────
+
+
+def bar_of_row(text, label):
+    (row,) = [line for line in text.splitlines() if line.strip().startswith(label)]
+    return row.count("█")
+
+
+def test_a_value_has_a_bar_against_its_limit_and_only_if_it_has_one():
+    gpu = {"mem_used_mib": 500.0, "mem_total_mib": 1000.0, "power_w": 350.0, "power_limit_w": 700.0}
+    gpu["gpu_util_pct"] = 100.0
+    snapshot = run(gpu=msgspec.structs.replace(run().gpu, values=run().gpu.values | gpu))
+    text = seen(Activity(id="activity"), (60, 12), snapshot, LIVE)
+    assert "350 of 700 W" in text
+    assert (
+        bar_of_row(text, "memory") == bar_of_row(text, "power") == bar_of_row(text, "busy") // 2 > 0
+    )
+    assert bar_of_row(text, "SM clock") == 0
+
+
+def test_the_loss_has_a_curve_where_there_is_room():
+    snapshot = with_series(training(60, on_gpu=False), loss=wave(60, 2.0))
+    assert " loss" in seen(Activity(id="activity"), (60, 24), snapshot, LIVE)
+    assert " loss" not in seen(Activity(id="activity"), (60, 12), snapshot, LIVE)

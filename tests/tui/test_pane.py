@@ -15,6 +15,7 @@ from textual.app import App
 from gpudash import format as fmt
 from gpudash.present.cells import Scroll, bar_of, fitted
 from gpudash.present.history import history_rows, table_of
+from gpudash.protocol.answer import Answer
 from gpudash.snapshot import KEPT_LINES, SampleEnergy, Snapshot
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
@@ -557,3 +558,12 @@ async def test_it_is_painted_without_colour(monkeypatch):
 def test_before_a_step_is_measured_the_rate_to_come_is_in_samples():
     unmeasured = changed(result(1, "a", 100.0), steps=0, steps_per_s=None, samples_per_s=None)
     assert table_of(Snapshot(results=(unmeasured,)), on_gpu=False).unit == "samples/s"
+
+
+def test_what_a_tab_leaves_free_tells_why():
+    why = ("without         it takes", "  data          4.00 ms")
+    answer = Answer(limit="data", title="input-bound", why=why)
+    pane = Pane()
+    pane.show(changed(training(), answer=answer))
+    assert why[1] in "\n".join(painted(pane, (80, 20)))
+    assert why[1] not in "\n".join(painted(pane, (80, 8)))
