@@ -102,7 +102,8 @@ def gain_of(change: LeverChange) -> Gain | None:
 def can_help(change: LeverChange, least_ms: float) -> bool:
     """Tell of a lever without an estimate whether it could save so much."""
     shortens = EFFECTS[change.helps].shortens
-    return any(change.model.without(part).high >= least_ms for part in shortens)
+    is_unseen = shortens == (COMMUNICATION,) and change.step.exposed_ms is None
+    return is_unseen or any(change.model.without(part).high >= least_ms for part in shortens)
 
 
 def _batched(change: LeverChange) -> Outcome | None:
@@ -210,6 +211,19 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
     )
 
 
+def _fewer_reductions(change: LeverChange) -> Outcome | None:
+    """Leave what is exposed in one pass of several, if no rank waits for a slower one."""
+    exposed_ms = change.step.exposed_ms
+    if exposed_ms is None:
+        return None
+    left = 1 - change.share
+    source = f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms {change.of_step}"
+    return Outcome(
+        lambda times: played_ms(times._replace(communication=left * times.communication)),
+        source=f"{source}, {fmt.percent(100 * change.share)} of it before the last pass",
+    )
+
+
 BF16 = partial(faster_products, to="bf16", acts_on=of_models)
 EFFECTS: Mapping[str, Effect] = {
     "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
@@ -236,6 +250,9 @@ EFFECTS: Mapping[str, Effect] = {
     "bf16": Effect("half the bits for cores and memory", BF16),
     "image order": Effect("saves transposes"),
     "half the bytes": Effect("half the bytes to send", _half_the_bytes, on="cuda"),
+    "fewer reductions": Effect(
+        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION,)
+    ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),
     "fewer kernels in frozen models": Effect(

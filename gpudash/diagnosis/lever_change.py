@@ -28,6 +28,8 @@ class LeverChange(NamedTuple):
     """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
+    share: float = 1.0
+    """Of what it shortens: the part that the lever can take away."""
     timings: tuple[Timing, ...] = ()
     """What the models' calls took in a rehearsal of the change."""
 

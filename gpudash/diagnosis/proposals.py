@@ -105,6 +105,7 @@ def _estimated(
             phases=snapshot.phases,
             workers=loader_workers(settings),
             feeds=is_fed,
+            share=lever.share,
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
         loads = effect.loads

@@ -19,12 +19,17 @@ FROZEN = "frozen_"
 OF_FROZEN = {FROZEN + name: values for name, values in OF_MODELS.items()}
 """The same of the frozen ones alone: offered where there are any."""
 MOST = 256
+EACH, LAST = "each", "last"
+"""Backward passes that average gradients."""
+TOGETHER = {"grad_sync"}
+"""Levers that no rank may move alone, not even back."""
 KNOWN: Mapping[str, range | tuple[str, ...]] = {
     "num_workers": range(MOST + 1),
     "prefetch_factor": range(1, MOST + 1),
     "pin_memory": SWITCH,
     **OF_MODELS,
     "fused_optimizer": ("fused", "foreach", "single"),
+    "grad_sync": (EACH, LAST),
     **OF_FROZEN,
     **{lever.name: lever.values for lever in OF_PROCESS},
     "batch_size": (),

@@ -15,6 +15,7 @@ from ..training.commanded import Refusal
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
 from .frozen import FrozenLevers
+from .grad_sync import GradSync
 from .handover import Redirects
 from .loader import LoaderLevers, batch_size
 from .offers import Computing, Family, canonical
@@ -68,7 +69,9 @@ class ScriptLevers:
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
         self._others: tuple[Family, ...] = (ProcessLevers(), OptimizerForm(), self._loader)
-        self._families: tuple[Family, ...] = (*self._computing, *self._others)
+        self._alone: tuple[Family, ...] = (*self._computing, *self._others)
+        self._grad_sync = GradSync()
+        self._families: tuple[Family, ...] = (*self._alone, self._grad_sync)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._trained_seen: tuple[weakref.ref[Any], ...] = ()
         self._frozen_seen: tuple[weakref.ref[Any], ...] = ()
@@ -156,6 +159,7 @@ class ScriptLevers:
                     models.rehearse()
             for family in self._others:
                 family.apply(wanted)
+            self._grad_sync.apply(wanted)
         except BaseException:
             self._put(before)
             raise
@@ -234,7 +238,8 @@ class ScriptLevers:
         return self._trained, self._frozen
 
     def _put(self, settings: Settings) -> None:
-        for family in self._families:
+        """Leave what all ranks have to move together."""
+        for family in self._alone:
             family.apply(settings)
         self._wrap()
 

@@ -138,6 +138,8 @@ class TrainingObjects(NamedTuple):
     hardly be called."""
     counts_padding: bool = False
     """Padding counts as tokens: no attention mask tells which it is."""
+    averages: int | None = None
+    """Backward passes of a step that average gradients over the ranks; None: not known."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

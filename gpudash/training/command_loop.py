@@ -238,7 +238,8 @@ class CommandLoop:
                 if self._decisions.is_for_all(command):
                     self._training.decide(topic(command), why)
             if self._blocks.running:
-                self._training.decide(self._decisions.block_topic, why)
+                for one in (self._decisions.block_topic, self._decisions.way_back_topic):
+                    self._training.decide(one, why)
 
     # ── commands ────────────────────────────────────────────────────────────────────────
 

@@ -14,6 +14,7 @@ from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary
 from gpudash.workload_levers import levers_of
 from tests.diagnosis.recorded import NAMES, recorded
+from tests.script.levers.scripts import levers
 from workloads import CATALOGUE
 
 
@@ -59,7 +60,7 @@ def test_launches_take_no_longer_than_a_profile_has_besides_waits():
 def test_each_lever_helps_in_a_known_way():
     offered = (one for name in NAMES for one in recorded(name).known.levers)
     of_workloads = (one for entry in CATALOGUE.values() for one in levers_of(entry.of_processes()))
-    helps = (dict(one.helps) for one in (*offered, *of_workloads))
+    helps = (dict(one.helps) for one in (*offered, *of_workloads, *levers().offers))
     said = {word for words in helps for word in words.values()}
     in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
     assert said == EFFECTS.keys() - in_frozen
@@ -294,3 +295,16 @@ def test_tf32_of_teacher_and_student_comes_before_bf16_of_the_student():
     assert (tf32.value, bf16.value) == ("tf32", "bf16")
     assert tf32.gain.low_pct < 523 < tf32.gain.high_pct
     assert bf16.gain.low_pct < 9 < bf16.gain.high_pct
+
+
+def test_once_a_step_leaves_one_part_of_the_exposed_communication():
+    measured = step(host_ms=1.0, phases_ms={"communication": 4.0}, gpu_util_pct=100.0)
+    changes = (
+        LeverChange("fewer reductions", "each", "last", one, model_of(one), share=7 / 8)
+        for one in (measured, replace(measured, phases_ms={}))
+    )
+    known, unknown = map(gain_of, changes)
+    assert known.low_pct is None
+    assert known.high_pct == pytest.approx(100 * (10 / 6.5 / 0.97 - 1))
+    assert "88 % of it before the last pass" in known.source
+    assert unknown is None
