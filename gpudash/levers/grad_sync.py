@@ -30,7 +30,7 @@ from ..instrument.patching import uncompiled
 from ..protocol.records import Settings, replace
 from ..protocol.training import Lever
 from ..training.commanded import Refusal
-from .compile import COMPILED
+from .compile import COMPILED, FSDP
 from .known import EACH, LAST
 from .offers import UNKNOWN, choice
 from .optimizer import makes_sparse_gradients
@@ -238,7 +238,7 @@ def _model(
     kinds = {
         kind.__name__ for one in modules for part in one.modules() for kind in type(part).__mro__
     }
-    if not kinds.isdisjoint({"FullyShardedDataParallel", "FSDPModule"}):
+    if not kinds.isdisjoint(FSDP):
         return None, SHARDED
     if not any(isinstance(one, DistributedDataParallel) for one in modules):
         return None, "the script calls no DistributedDataParallel"

@@ -50,7 +50,7 @@ class _Models(NamedTuple):
 
     def rehearse(self) -> None:
         for root in self.roots:
-            if root.module is not None:
+            if root.module is not None and self.precision.sharded is None:
                 for around in filter(None, (self.precision.probe, self.around)):
                     rehearse(root, around)
 
