@@ -12,6 +12,7 @@ from ..protocol.inspections import Timing
 from ..protocol.records import Settings, replace
 from ..protocol.training import Lever
 from ..training.commanded import Refusal
+from .affinity import Affinity
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
 from .frozen import FrozenLevers
@@ -68,7 +69,12 @@ class ScriptLevers:
         self._computing = (*self._trained.families, *self._frozen.families)
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
-        self._others: tuple[Family, ...] = (ProcessLevers(), OptimizerForm(), self._loader)
+        self._others: tuple[Family, ...] = (
+            ProcessLevers(),
+            Affinity(),
+            OptimizerForm(),
+            self._loader,
+        )
         self._alone: tuple[Family, ...] = (*self._computing, *self._others)
         self._grad_sync = GradSync()
         self._families: tuple[Family, ...] = (*self._alone, self._grad_sync)
