@@ -51,6 +51,10 @@ COMPRESSION = 4.0
 """Memory traffic of gradient compression, in multiples of the gradients' size: DDP's hook casts to
 half as many bits, divides, and casts back."""
 
+BESIDE = 0.25
+"""What collectives take from the kernels beside them, at most: NCCL runs on up to 32 of the 108 to
+132 SMs of a GPU."""
+
 
 class Effect(NamedTuple):
     """How a lever helps."""
@@ -102,8 +106,7 @@ def gain_of(change: LeverChange) -> Gain | None:
 def can_help(change: LeverChange, least_ms: float) -> bool:
     """Tell of a lever without an estimate whether it could save so much."""
     shortens = EFFECTS[change.helps].shortens
-    is_unseen = shortens == (COMMUNICATION,) and change.step.exposed_ms is None
-    return is_unseen or any(change.model.without(part).high >= least_ms for part in shortens)
+    return any(change.model.without(part).high >= least_ms for part in shortens)
 
 
 def _batched(change: LeverChange) -> Outcome | None:
@@ -212,16 +215,26 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
 
 
 def _fewer_reductions(change: LeverChange) -> Outcome | None:
-    """Leave what is exposed in one pass of several, if no rank waits for a slower one."""
-    exposed_ms = change.step.exposed_ms
-    if exposed_ms is None:
+    """Leave one pass's share of what is exposed, and of what collectives take from kernels.
+
+    At worst the ranks wait as long for a slower one, once.
+    """
+    step, saved = change.step, change.share
+    exposed_ms, collective_ms = step.exposed_ms, change.collective_ms
+    if exposed_ms is None and collective_ms is None:
         return None
-    left = 1 - change.share
-    source = f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms {change.of_step}"
-    return Outcome(
-        lambda times: played_ms(times._replace(communication=left * times.communication)),
-        source=f"{source}, {fmt.percent(100 * change.share)} of it before the last pass",
+    beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
+    shown = fmt.milliseconds(exposed_ms or 0.0), fmt.milliseconds(beside_ms)
+    source = "nothing but communication runs {} ms, and collectives beside kernels {}".format(
+        *shown
     )
+
+    def play(times: Times) -> float:
+        device_ms = max(times.device - saved * BESIDE * beside_ms, 0.0)
+        left_ms = (1 - saved) * times.communication
+        return played_ms(times._replace(device=device_ms, communication=left_ms))
+
+    return Outcome(play, source=f"{source}, {change.of_step}")
 
 
 BF16 = partial(faster_products, to="bf16", acts_on=of_models)

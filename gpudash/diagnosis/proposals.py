@@ -106,6 +106,7 @@ def _estimated(
             workers=loader_workers(settings),
             feeds=is_fed,
             share=lever.share,
+            collective_ms=_collective_ms(snapshot),
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
         loads = effect.loads
@@ -121,6 +122,12 @@ def _estimated(
             yield _Judged(proposal, -tried_s, loads)  # after all of which something is known
         elif gain is not None:
             yield _Judged(proposal, 0.0, loads, is_minor=True)
+
+
+def _collective_ms(snapshot: Snapshot) -> float | None:
+    return min(
+        (ms for row in snapshot.ranks if (ms := row.values.get("collective_ms"))), default=None
+    )
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:

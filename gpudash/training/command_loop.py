@@ -203,6 +203,7 @@ class CommandLoop:
             self._replies.refuse(why, command)
         self._release_ranks(commands, why)
         if self._blocks.running:
+            self._training.decide(self._decisions.way_back_topic, why)
             self._life.turn(time.monotonic(), **OUTSIDE_BLOCKS)
             self._replies.end_blocks(why)
         self._history.report_shortage()
@@ -238,8 +239,7 @@ class CommandLoop:
                 if self._decisions.is_for_all(command):
                     self._training.decide(topic(command), why)
             if self._blocks.running:
-                for one in (self._decisions.block_topic, self._decisions.way_back_topic):
-                    self._training.decide(one, why)
+                self._training.decide(self._decisions.block_topic, why)
 
     # ── commands ────────────────────────────────────────────────────────────────────────
 
