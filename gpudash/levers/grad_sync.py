@@ -60,8 +60,9 @@ class _Passes:
     def begin(self, module: DistributedDataParallel) -> None:
         self._count += 1
         self._unhook()
-        joins = module._join_config.enable  # noqa: SLF001  # ranks without data answer each pass
-        self.is_kept_back = self.keeps_back and self._count < self._usual and not joins
+        joins: Any = getattr(module, "_join_config", None)  # ranks without data answer each pass
+        may_keep = self.keeps_back and joins is not None and not joins.enable
+        self.is_kept_back = may_keep and self._count < self._usual
         if self.is_kept_back:
             self._is_apart = True
         elif self._is_apart:
@@ -260,7 +261,7 @@ def _needs_each(root: Root, module: DistributedDataParallel) -> str | None:
         "a communication hook averages its gradients": logged.get("comm_hook"),
         "its weights are DTensors": "DTensor" in weights,
         "it computes in mixed precision of its own": module.mixed_precision,
-        "torch.compile averages its gradients": module._use_python_reducer,  # noqa: SLF001  # no public name
+        "torch.compile averages its gradients": getattr(module, "_use_python_reducer", False),
         "this torch clips gradients in another way": not hasattr(clip_grad, CLIPS),
     }
     return next((why for why, applies in reasons.items() if applies), None)

@@ -20,7 +20,7 @@ from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import Refusal
 from .compile import FSDP, WRAPPED
 from .offers import choice
-from .training_objects import Call, Root, TrainingObjects, each_tensor, modules_of
+from .training_objects import Call, Root, TrainingObjects, each_tensor, modules_of, shards_of
 
 ACTIVE = "an autocast is active already"
 HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -159,9 +159,10 @@ def _half_of(root: Root, *, scaler: bool) -> str | None:
     kinds = {kind.__name__ for one in modules for kind in type(one).__mro__}
     if scaler or not kinds.isdisjoint(WRAPPED.keys() - {"DataParallel", "FSDPModule"}):
         return SCRIPT  # an autocast that was not seen, or a wrapper that computes in another dtype
-    policies = {_policy(one) for one in modules if hasattr(one, "_get_fsdp_state")}
-    if policies - {None, torch.float32}:
-        return HALF.get(policies.pop(), SCRIPT) if len(policies) == 1 else SCRIPT
+    policies = (getattr(shard, "mp_policy", SCRIPT) for one in modules for shard in shards_of(one))
+    shards: set[Any] = {getattr(policy, "param_dtype", SCRIPT) for policy in policies}
+    if shards - {None, torch.float32}:
+        return HALF.get(shards.pop(), SCRIPT) if len(shards) == 1 else SCRIPT
     # biases and norms are often kept in float32; products are of matrices
     weights = (weight for weight in nn.Module.parameters(module) if weight.dim() > 1)
     dtypes = {weight.dtype for weight in weights} or {torch.float32}
@@ -169,12 +170,6 @@ def _half_of(root: Root, *, scaler: bool) -> str | None:
     if dtypes:
         return SCRIPT
     return None if dtype == torch.float32 else HALF.get(dtype, SCRIPT)
-
-
-def _policy(module: Any) -> Any:
-    """Return what fully_shard computes in; None: what the weights are in."""
-    state = module._get_fsdp_state()  # noqa: SLF001  # no public name
-    return getattr(getattr(state, "_mp_policy", SCRIPT), "param_dtype", SCRIPT)
 
 
 def _decorated(module: Any) -> str | None:

@@ -54,6 +54,7 @@ BF16 = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
         ((MixedPrecisionPolicy(reduce_dtype=torch.float32),), "fp32"),
         ((BF16, BF16), "bf16"),
         ((BF16, None), "script"),
+        ((BF16, MixedPrecisionPolicy(param_dtype=torch.float16)), "script"),
     ],
 )
 def test_it_computes_in_what_the_policies_say(of, policies, own):
