@@ -19,11 +19,11 @@ Numerics: TypeAlias = Literal["same", "rounding", "training"]
 NUMERICS: Mapping[str, Numerics] = {
     **dict.fromkeys(("num_workers", "pin_memory", "prefetch_factor", "input"), "same"),
     **dict.fromkeys(("pipelined", "backward_thread", "cuda_graph", "rotation"), "same"),
-    **dict.fromkeys(("gradient_as_bucket_view", "static_graph", "gc"), "same"),
+    **dict.fromkeys(("gradient_as_bucket_view", "static_graph", "gc", "affinity"), "same"),
     **dict.fromkeys(("precision", "channels_last", "compile", "fused_optimizer"), "rounding"),
     **dict.fromkeys(("frozen_precision", "frozen_channels_last", "frozen_compile"), "rounding"),
     **dict.fromkeys(("bucket_cap_mb", "gradient_compression", "augment_on", "loss"), "rounding"),
-    "threads": "rounding",
+    **dict.fromkeys(("threads", "grad_sync"), "rounding"),
     **dict.fromkeys(("batch_size", "data", "model_scale", "seed"), "training"),
 }
 """What a lever changes in the numbers. One of the user's own, which is not here, may do all."""

@@ -59,6 +59,9 @@ WORK = (DEVICE, WAIT)
 """What is shorter where the device works less: a host that waits for it waits as much less."""
 LAUNCHES = (LAUNCH, *WORK)
 """What is shorter where less is launched."""
+BESIDE = 0.25
+"""What collectives take from the kernels beside them, at most: NCCL runs on up to 32 of the 108 to
+132 SMs of a GPU."""
 
 
 class Effect(NamedTuple):
@@ -245,6 +248,29 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
     )
 
 
+def _fewer_reductions(change: LeverChange) -> Outcome | None:
+    """Leave one pass's share of what is exposed, and of what collectives take from kernels.
+
+    At worst the ranks wait as long for a slower one, once.
+    """
+    step, saved = change.step, change.share
+    exposed_ms, collective_ms = step.exposed_ms, change.collective_ms
+    if exposed_ms is None and collective_ms is None:
+        return None
+    beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
+    shown = fmt.milliseconds(exposed_ms or 0.0), fmt.milliseconds(beside_ms)
+    source = "nothing but communication runs {} ms, and collectives beside kernels {}".format(
+        *shown
+    )
+
+    def play(times: Times) -> float:
+        device_ms = max(times.device - saved * BESIDE * beside_ms, 0.0)
+        left_ms = (1 - saved) * times.communication
+        return played_ms(times._replace(device=device_ms, communication=left_ms))
+
+    return Outcome(play, source=f"{source}, {change.of_step}")
+
+
 BF16 = partial(faster_products, to="bf16", acts_on=of_models)
 EFFECTS: Mapping[str, Effect] = {
     "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
@@ -281,6 +307,9 @@ EFFECTS: Mapping[str, Effect] = {
     "image order": Effect("saves transposes"),
     "half the bytes": Effect(
         "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
+    ),
+    "fewer reductions": Effect(
+        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION,)
     ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),

@@ -28,6 +28,10 @@ class LeverChange(NamedTuple):
     """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
+    share: float = 1.0
+    """Of what it shortens: the part that the lever can take away."""
+    collective_ms: float | None = None
+    """Time in which collectives run, hidden or not, on the rank that waits least in them."""
     timings: tuple[Timing, ...] = ()
     """What the models' calls took in a rehearsal of the change."""
 

@@ -92,6 +92,8 @@ def _estimated(
             phases=snapshot.phases,
             workers=loader_workers(settings),
             feeds=is_fed,
+            share=lever.share,
+            collective_ms=_collective_ms(snapshot),
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
         if is_fed and effect.loads and lever.name != "data":
@@ -121,6 +123,12 @@ def _worth(one: Try) -> float:
     """Return the expected gain for each second of trying; the sooner an unknown one is known."""
     takes_s = one.takes_s or 1
     return -takes_s if one.gain is None else one.gain.expected_pct / takes_s
+
+
+def _collective_ms(snapshot: Snapshot) -> float | None:
+    return min(
+        (ms for row in snapshot.ranks if (ms := row.values.get("collective_ms"))), default=None
+    )
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:

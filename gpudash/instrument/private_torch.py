@@ -70,6 +70,16 @@ PLACES = (
         "the broadcast of buffers counts as forward pass",
     ),
     Place(
+        "torch.nn.parallel.DistributedDataParallel()",
+        ("_join_config", "_use_python_reducer"),
+        "the lever `grad_sync` changes nothing, or is offered to compiled code",
+    ),
+    Place(
+        "torch.nn.utils.clip_grad",
+        ("_group_tensors_by_device_and_dtype",),
+        "the lever `grad_sync` is refused",
+    ),
+    Place(
         "torch.distributed.fsdp._fully_shard._fully_shard.FSDPModule",
         ("_get_fsdp_state",),
         "a model in fully_shard is found by its gathered parameters alone",

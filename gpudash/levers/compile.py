@@ -22,9 +22,9 @@ SUMMARY = (
 )
 SOURCE = "torch.compile"
 COMPILED = "the model is compiled already"
+FSDP = {"FullyShardedDataParallel", "FSDPModule"}
 WRAPPED = {
-    "FullyShardedDataParallel": "the model is sharded by FSDP",
-    "FSDPModule": "the model is sharded by FSDP",
+    **dict.fromkeys(FSDP, "the model is sharded by FSDP"),
     "DeepSpeedEngine": "DeepSpeed runs the model",
     "DataParallel": "DataParallel runs the model",
 }

@@ -110,7 +110,7 @@ class OptimizerForm:
             why = _why_not(optimizer, value)
             if why:
                 return why
-        if value == "fused" and any(map(_makes_sparse_gradients, self._roots)):
+        if value == "fused" and any(map(makes_sparse_gradients, self._roots)):
             return "its gradients are sparse"
         return None
 
@@ -278,6 +278,6 @@ def _like(device: torch.device, dtype: torch.dtype) -> Tensor:
     return torch.zeros(1, device=device, dtype=dtype, requires_grad=True)
 
 
-def _makes_sparse_gradients(root: Root) -> bool:
+def makes_sparse_gradients(root: Root) -> bool:
     module = root.module
     return module is not None and any(getattr(m, "sparse", False) for m in module.modules())

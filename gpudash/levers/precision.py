@@ -18,9 +18,9 @@ from ..instrument.private_torch import has_newer_precision
 from ..protocol.records import Settings
 from ..protocol.training import SCRIPT, Lever
 from ..training.commanded import Refusal
-from .compile import WRAPPED
+from .compile import FSDP, WRAPPED
 from .offers import choice
-from .training_objects import Call, Root, TrainingObjects, each_tensor, modules_of
+from .training_objects import Call, Root, TrainingObjects, each_tensor, modules_of, shards_of
 
 ACTIVE = "an autocast is active already"
 HALF = {torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -99,8 +99,6 @@ class Precision:
             return f"the script computes in {self._own}"
         if self._device.type != "cuda":
             return "TF32 needs a GPU"
-        if sharded := self._sharded():
-            return sharded
         return None if _has_tf32(self._device) else "this GPU has no TF32"
 
     def _no_bf16(self) -> str | None:
@@ -110,15 +108,17 @@ class Precision:
         weights = [weight for module in modules for weight in nn.Module.parameters(module)]
         if not weights:
             return "no model was found"
-        if sharded := self._sharded():
-            return sharded
+        if self.sharded:
+            return self.sharded
         if any(weight.is_floating_point() and weight.dtype != torch.float32 for weight in weights):
             return "the model's weights are not all float32"
         if self._device.type == "cuda" and not torch.cuda.is_bf16_supported(False):
             return "this GPU does not compute in bf16"
         return None
 
-    def _sharded(self) -> str | None:
+    @property
+    def sharded(self) -> str | None:
+        """Why its calls need the other ranks: what changes them is refused, not rehearsed."""
         if not self._is_shared:
             return None
         modules = [one for root in modules_of(self._roots) for one in root.modules()]
@@ -126,6 +126,8 @@ class Precision:
         weights = (
             type(one).__name__ for module in modules for one in nn.Module.parameters(module, False)
         )
+        if not kinds.isdisjoint(FSDP):
+            return "FSDP sets its precision once, when it shards the model"
         if "DTensor" in weights:
             return "the weights are spread over the ranks"
         return next((why for name, why in WRAPPED.items() if name in kinds), None)
@@ -155,8 +157,12 @@ def _half_of(root: Root, *, scaler: bool) -> str | None:
         return decorated
     modules = list(module.modules())
     kinds = {kind.__name__ for one in modules for kind in type(one).__mro__}
-    if scaler or not kinds.isdisjoint(WRAPPED.keys() - {"DataParallel"}):
+    if scaler or not kinds.isdisjoint(WRAPPED.keys() - {"DataParallel", "FSDPModule"}):
         return SCRIPT  # an autocast that was not seen, or a wrapper that computes in another dtype
+    policies = (getattr(shard, "mp_policy", SCRIPT) for one in modules for shard in shards_of(one))
+    shards: set[Any] = {getattr(policy, "param_dtype", SCRIPT) for policy in policies}
+    if shards - {None, torch.float32}:
+        return HALF.get(shards.pop(), SCRIPT) if len(shards) == 1 else SCRIPT
     # biases and norms are often kept in float32; products are of matrices
     weights = (weight for weight in nn.Module.parameters(module) if weight.dim() > 1)
     dtypes = {weight.dtype for weight in weights} or {torch.float32}

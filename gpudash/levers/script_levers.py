@@ -12,9 +12,11 @@ from ..protocol.inspections import Timing
 from ..protocol.records import Settings, replace
 from ..protocol.training import Lever
 from ..training.commanded import Refusal
+from .affinity import Affinity
 from .channels_last import ChannelsLast
 from .compile import Backend, Compile
 from .frozen import FrozenLevers
+from .grad_sync import GradSync
 from .handover import Redirects
 from .loader import LoaderLevers, batch_size
 from .offers import Computing, Family, canonical
@@ -49,7 +51,7 @@ class _Models(NamedTuple):
 
     def rehearse(self) -> None:
         for root in self.roots:
-            if root.module is not None:
+            if root.module is not None and self.precision.sharded is None:
                 for around in filter(None, (self.precision.probe, self.around)):
                     rehearse(root, around)
 
@@ -67,8 +69,15 @@ class ScriptLevers:
         self._computing = (*self._trained.families, *self._frozen.families)
         self._loader = LoaderLevers(redirects)
         # the loader last: only its change cannot be undone for free
-        self._others: tuple[Family, ...] = (ProcessLevers(), OptimizerForm(), self._loader)
-        self._families: tuple[Family, ...] = (*self._computing, *self._others)
+        self._others: tuple[Family, ...] = (
+            ProcessLevers(),
+            Affinity(),
+            OptimizerForm(),
+            self._loader,
+        )
+        self._alone: tuple[Family, ...] = (*self._computing, *self._others)
+        self._grad_sync = GradSync()
+        self._families: tuple[Family, ...] = (*self._alone, self._grad_sync)
         self._rehearsed: set[tuple[str, ...]] = set()
         self._trained_seen: tuple[weakref.ref[Any], ...] = ()
         self._frozen_seen: tuple[weakref.ref[Any], ...] = ()
@@ -156,6 +165,7 @@ class ScriptLevers:
                     models.rehearse()
             for family in self._others:
                 family.apply(wanted)
+            self._grad_sync.apply(wanted)
         except BaseException:
             self._put(before)
             raise
@@ -234,7 +244,8 @@ class ScriptLevers:
         return self._trained, self._frozen
 
     def _put(self, settings: Settings) -> None:
-        for family in self._families:
+        """Leave what all ranks have to move together."""
+        for family in self._alone:
             family.apply(settings)
         self._wrap()
 

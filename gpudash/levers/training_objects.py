@@ -1,7 +1,7 @@
 """What was found in the user's training, and the objects that levers act on."""
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -89,6 +89,16 @@ def modules_of(roots: Iterable[Root]) -> list[nn.Module]:
     return alive(root.module_ref for root in roots)
 
 
+def shards_of(module: nn.Module) -> Iterator[Any]:
+    """Yield what fully_shard keeps of each weight of the module."""
+    state_of = getattr(type(module), "_get_fsdp_state", None)
+    state = None if state_of is None else state_of(module)
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:  # an older torch has one group at most
+        groups = (getattr(state, "_fsdp_param_group", None),)
+    yield from (one for each in groups if each for one in each.fsdp_params)
+
+
 class Feed:
     """The DataLoader that feeds the training, and its iterator in progress."""
 
@@ -138,6 +148,8 @@ class TrainingObjects(NamedTuple):
     hardly be called."""
     counts_padding: bool = False
     """Padding counts as tokens: no attention mask tells which it is."""
+    averages: int | None = None
+    """Backward passes of a step that average gradients over the ranks; None: not known."""
     unmeasured: str = ""
     """A clause on the communication between processes that cannot be measured; empty: none."""
 

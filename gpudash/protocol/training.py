@@ -220,6 +220,8 @@ class Lever(Record, frozen=True, kw_only=True, tag=False):
     source: str
     helps: tuple[tuple[str, str], ...] = ()
     """How a step gets shorter with a value: the word of an effect on the model of a step."""
+    share: float = 1.0
+    """Of what it shortens: the part that it can take away."""
     waits: tuple[tuple[tuple[str, str], ...], ...] = ()
     """Settings that make the host wait for the device within a step."""
     needs_gpu: bool = False

@@ -8,6 +8,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ..instrument.collectives import BytesMoved, Collectives, CollectiveTimes, collectives_of
 from ..instrument.last_gradient import LastGradient
+from ..levers.grad_sync import is_averaged
 from .hooked_methods import WAITS, Tell, hook_methods
 from .shards import hook_collectives
 
@@ -33,11 +34,16 @@ class _Reducer:
         self.passes = 0
         """Passes that sent gradients, in the step in progress."""
         self.passes_a_step = 0
+        self.is_own = False
+        """It is not within the script's `no_sync`, whatever the lever `grad_sync` does."""
+        self.own_passes = 0
+        """Such passes, in the step in progress."""
         self._tell = tell
 
     def _gradient_ready(self) -> None:
         module = self.module()
-        self.syncs = module is not None and module.require_forward_param_sync
+        self.syncs = module is not None and is_averaged(module)
+        self.is_own = module is not None and module.require_forward_param_sync
         if self.syncs:
             self._tell("gradients: came")
 
@@ -54,8 +60,10 @@ class GradientSync:
         self._kinds: set[str] = set()
         self._followed: set[int] = set()  # ids of modules
         self._moved: BytesMoved | None = None  # of a step, by fully_shard's collectives
+        self.averages: int | None = None
+        """Passes of a step that send gradients, as the script has it; None: not known."""
         self.is_news = False
-        """`unmeasured` would now return something else."""
+        """`unmeasured` or `averages` would now return something else."""
 
     def update(self, models: Iterable[nn.Module]) -> None:
         hook_methods(WAITS, self._tell, "communication: wait begins", "communication: wait ends")
@@ -98,15 +106,19 @@ class GradientSync:
             was_lost = one.last.has_given_up
             exposes |= one.last.end() and one.syncs
             one.passes += one.syncs
-            one.syncs = False  # the next pass may go unwatched
+            one.own_passes += one.is_own
+            one.syncs = one.is_own = False  # the next pass may go unwatched
             self.is_news |= one.last.has_given_up != was_lost
         return exposes
 
     def step_ends(self, moved: BytesMoved | None) -> None:
         """Take what fully_shard moved in the step; None: not known."""
         self._moved = moved
+        own = [one.own_passes for one in self._reducers]
+        if len(own) == 1 and own[0] not in (0, self.averages):  # 0: none was watched
+            self.averages, self.is_news = own[0], True
         for one in self._reducers:
-            one.passes_a_step, one.passes = one.passes, 0
+            one.passes_a_step, one.passes, one.own_passes = one.passes, 0, 0
 
     def collectives(self, times: CollectiveTimes | None) -> Collectives:
         """Return a step's collectives; `times` are those of fully_shard's, None if not known."""

@@ -20,7 +20,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from ..instrument.guard import without_ours
 from ..instrument.weights import updated_by
-from ..levers.training_objects import Call, Root, alive
+from ..levers.training_objects import Call, Root, alive, shards_of
 from .hooked_methods import Tell, imported_optimizers
 
 CALL_ATTRIBUTE = "_compiled_call_impl"
@@ -104,12 +104,7 @@ def _trained(module: nn.Module) -> Iterator[Tensor]:
     if FULLY_SHARD not in sys.modules:
         return
     for part in nn.Module.modules(module):
-        state_of = getattr(type(part), "_get_fsdp_state", None)
-        state = None if state_of is None else state_of(part)
-        groups = getattr(state, "_fsdp_param_groups", None)
-        if groups is None:  # an older torch has one group at most
-            groups = (getattr(state, "_fsdp_param_group", None),)
-        yield from (one.sharded_param for each in groups if each for one in each.fsdp_params)
+        yield from (one.sharded_param for one in shards_of(part))
 
 
 class _RootCall:

@@ -177,7 +177,7 @@ class Steps:
         if found.world_size > 1:
             self.meter.look_every_s = LOOK_EVERY_IN_JOB_S
             self.sync.update(modules_of(found.roots))
-            found = found._replace(unmeasured=self.sync.unmeasured())
+            found = found._replace(unmeasured=self.sync.unmeasured(), averages=self.sync.averages)
         self.meter.begin(found.device)
         self.observer.found(found)
 

@@ -9,6 +9,7 @@ from torch.optim import Optimizer
 
 from ..instrument.clock import Mark
 from ..instrument.slowing import Slowing
+from ..levers.known import TOGETHER
 from ..levers.offers import UNKNOWN
 from ..levers.precision import CUDNN_TF32
 from ..levers.training_objects import TrainingObjects, modules_of
@@ -95,6 +96,9 @@ class ScriptTraining(CommandedTraining):
         clock = self.meter.clock
         if clock is not None:
             clock.at_marks, clock.at_renames = call, renames
+
+    def votes_on_way_back(self, changes: Settings) -> bool:
+        return not TOGETHER.isdisjoint(changes)
 
     def interrupt(self) -> None:
         self.meter.interrupt()

@@ -55,8 +55,7 @@ class BlockRun:
         began_s, lasted = time.monotonic(), blocks.current
         is_over = blocks.is_over(training.taken, began_s)
         self._decisions.note_pace(began_s)
-        is_late = training.taken > self._decisions.block_at
-        why = why_over or (CAME_LATE if is_late else None)
+        why = why_over or (CAME_LATE if self._decisions.block_is_late else None)
         plan = ""
         if training.speaks:
             plan = self._decisions.instruction(began_s, is_over=is_over).encode()
@@ -80,14 +79,16 @@ class BlockRun:
 
     def leave(self, why: str) -> None:
         self._blocks.current = None
-        began_s, decision = time.monotonic(), f"{self._decisions.block_topic}.back"
+        began_s, changes = time.monotonic(), self.changes_back()
+        votes = self._training.votes_on_way_back(changes)
         self._switching.switch(
             PlannedSwitch(
                 self._blocks.baseline,
-                self.changes_back(),
+                changes,
                 began_s,
                 leaves=why,
-                topic=decision if self._training.votes_on_way_back else "",
+                topic=self._decisions.way_back_topic if votes else "",
+                is_late=votes and self._decisions.block_is_late,
             )
         )
 

@@ -203,6 +203,7 @@ class CommandLoop:
             self._replies.refuse(why, command)
         self._release_ranks(commands, why)
         if self._blocks.running:
+            self._training.decide(self._decisions.way_back_topic, why)
             self._life.turn(time.monotonic(), **OUTSIDE_BLOCKS)
             self._replies.end_blocks(why)
         self._history.report_shortage()

@@ -131,8 +131,6 @@ class CommandedTraining(ABC):
     levers: Levers
     slowing: Slowing
     """Delays a part of each step while a block asks for it."""
-    votes_on_way_back = False
-    """Whether ranks vote on the way back from blocks too: on one of them it may fail half-way."""
 
     def __init__(self) -> None:
         self.requested: Settings = {}
@@ -279,6 +277,10 @@ class CommandedTraining(ABC):
                 self.levers.restore()
                 self.requested = {}
         return None
+
+    def votes_on_way_back(self, changes: Settings) -> bool:  # noqa: ARG002  # for those that do
+        """Return whether ranks vote on the way back from blocks too: it must not be one's alone."""
+        return False
 
     # ── votes ───────────────────────────────────────────────────────────────────────────
 

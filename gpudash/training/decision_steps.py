@@ -53,6 +53,14 @@ class DecisionSteps:
     def block_topic(self) -> str:
         return f"{self.block_at}.run{self._blocks.run}"
 
+    @property
+    def way_back_topic(self) -> str:
+        return f"{self.block_topic}.back"
+
+    @property
+    def block_is_late(self) -> bool:
+        return self._training.taken > self.block_at
+
     def is_early(self, command: AnyCommand) -> bool:
         return self.is_for_all(command) and self._training.taken < (command.at_step or 0)
 

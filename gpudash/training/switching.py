@@ -13,7 +13,7 @@ from ..protocol.commands import Change
 from ..protocol.records import Settings
 from .block_queue import BlockQueue, difference
 from .commanded import CommandedTraining, Refusal, Replies, Return
-from .decision_steps import DecisionSteps
+from .decision_steps import CAME_LATE, DecisionSteps
 from .wall_clock import WallClock
 
 FAILED = "gpudash failed there"
@@ -32,6 +32,8 @@ class PlannedSwitch(NamedTuple):
     """The switch waits for a step after this one."""
     topic: str = ""
     """The name of the ranks' decision; empty for a way back from blocks that needs none."""
+    is_late: bool = False
+    """This rank comes to the decision after its step, and refuses."""
 
 
 class Switching:
@@ -135,11 +137,11 @@ class Switching:
     def _try(self, planned: PlannedSwitch) -> Return | str | None:
         """Return why this rank or another one refuses."""
         training, before = self._training, self._training.levers.settings
-        refusal: Refusal | None = None
+        refusal = Refusal(CAME_LATE) if planned.is_late else None
+        stays = planned.command is not None and not self._blocks.running
         try:
-            training.enter(
-                planned.wanted, stays=planned.command is not None and not self._blocks.running
-            )
+            if refusal is None:
+                training.enter(planned.wanted, stays=stays)
         except Refusal as error:
             refusal = error
         except BaseException:  # measuring ends here, and no rank must wait for this one

@@ -184,7 +184,6 @@ class WorkloadTraining(CommandedTraining):
     """One workload being trained, with its instruments and levers; a loop has it take steps."""
 
     levers: WorkloadLevers
-    votes_on_way_back = True
 
     def __init__(self, training: Training, plan: Plan, send: Callable[[Sent], None]) -> None:
         super().__init__()
@@ -384,6 +383,9 @@ class WorkloadTraining(CommandedTraining):
             raise RuntimeError(decided.refusal)
         self._good = msgspec.json.decode(decided.payload, type=tuple[Settings, Settings])
         return self._good
+
+    def votes_on_way_back(self, changes: Settings) -> bool:  # noqa: ARG002  # on one rank any may fail half-way
+        return True
 
     def _note(self, newest: FinishedStep) -> None:
         """Take the present settings for good ones once a warm step has finished with them."""

@@ -2,9 +2,10 @@
 
 import msgspec
 
-from gpudash.diagnosis.causes import facts
+from gpudash.diagnosis.causes import facts, table
 from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.protocol.training import Lever
 from gpudash.snapshot import RankRow, Snapshot
 
 changed = msgspec.structs.replace
@@ -72,3 +73,16 @@ def test_the_clause_is_empty_without_measurements():
 def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():
     late = changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1)))
     assert ", 100 % of it exposed" in line_of(late)
+
+
+def test_averages_of_each_pass_are_told_where_one_could_do():
+    lever = Lever(
+        name="grad_sync", kind="choice", default="each", summary="", source="", share=0.75
+    )
+    several = Snapshot(levers=(lever,), settings={"grad_sync": "each"})
+    (averaged,) = facts.told((table.AVERAGED,), Measured(several, RecentStep()))
+    assert averaged == "gradients are averaged in each of 4 backward passes a step"
+    once = changed(several, settings={"grad_sync": "last"})
+    one_pass = changed(several, levers=(changed(lever, refusal="a step has one backward pass"),))
+    for other in (once, one_pass, Snapshot()):
+        assert not [*facts.told((table.AVERAGED,), Measured(other, RecentStep()))]

@@ -19,7 +19,9 @@ with without_collecting():
 
 in_training("training.commanded").PATIENCE_S = 10.0
 LOOK_EVERY = 64
-"""Steps; an epoch is a multiple of them."""
+"""Backward passes; an epoch is a multiple of them."""
+PASSES = 2
+"""Backward passes of a step."""
 IMAGES, CLASSES, SIDE = 8192, 10, 8
 
 
@@ -63,11 +65,12 @@ def main():
     epoch = 0
     while not is_over:
         sampler.set_epoch(epoch)
-        for step, (images, answers) in enumerate(loader, 1):
-            optimizer.zero_grad()
+        for number, (images, answers) in enumerate(loader, 1):
             cross_entropy(model(images), answers).backward()
-            optimizer.step()
-            if step % LOOK_EVERY == 0:
+            if number % PASSES == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+            if number % LOOK_EVERY == 0:
                 is_over.fill_(arguments.until.exists())
                 distributed.all_reduce(is_over)
                 if is_over:

@@ -26,9 +26,11 @@ from tests.lives import told_by
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
 TOO_MANY = "2"
-RUN = 1
 WAIT_S = 200.0
-FUSED, SINGLE = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
+FORMS = {"fused_optimizer": "fused"}, {"fused_optimizer": "single"}
+AVERAGES = {"grad_sync": "last"}, {"grad_sync": "each"}
+SIDES = pytest.mark.parametrize(("run", "sides"), [(1, FORMS), (2, AVERAGES)])
+"""A rank that moved `grad_sync` alone would wait for the other one for ever."""
 
 
 class Ranks:
@@ -121,10 +123,11 @@ def steps_of(answers):
     return {one.after_step for one in answers}
 
 
-def ab(number, run, *, min_steps=5):
+def ab(number, run, sides, *, min_steps=5):
+    a, b = sides
     blocks = [
         Block(number=i, changes=one, min_steps=min_steps, min_s=0.05)
-        for i, one in enumerate((FUSED, SINGLE, SINGLE, FUSED))
+        for i, one in enumerate((a, b, b, a))
     ]
     return Blocks(id=number, run=run, blocks=tuple(blocks))
 
@@ -159,12 +162,13 @@ def test_all_ranks_change_at_the_same_step(two):
     assert sorted(at, key=min) == at
 
 
-def test_all_ranks_begin_and_end_each_block_at_the_same_step(two):
-    two.ask(ab(next(two.ids), RUN))
+@SIDES
+def test_all_ranks_begin_and_end_each_block_at_the_same_step(two, run, sides):
+    two.ask(ab(next(two.ids), run, sides))
     by_rank = defaultdict(list)
     for rank in (0, 1):
         changes = two.of("changed", rank)
-        first = next(at for at, one in enumerate(changes) if one.run == RUN)
+        first = next(at for at, one in enumerate(changes) if one.run == run)
         for one in changes[first:]:
             by_rank[rank].append((one.block, one.after_step, one.settings))
     assert [block for block, *_ in by_rank[0]] == [0, 1, 2, 3, None]
@@ -198,11 +202,14 @@ def test_a_dashboard_that_is_killed_before_the_step_of_a_change_leaves_all_ranks
     two.switch()
 
 
-def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(two):
+@SIDES
+def test_a_dashboard_that_is_killed_in_a_block_has_all_ranks_go_back_at_the_same_step(
+    two, run, sides
+):
     before = two.settings()
-    two.source.send(ab(next(two.ids), RUN, min_steps=10**6))
+    two.source.send(ab(next(two.ids), run, sides, min_steps=10**6))
     two.until(
-        lambda: all(any(one.run == RUN for one in two.of("changed", rank)) for rank in (0, 1))
+        lambda: all(any(one.run == run for one in two.of("changed", rank)) for rank in (0, 1))
     )
     two.leave()
     two.join()

@@ -50,6 +50,8 @@ FORMS = {
 IN_A_SCRIPT = [
     *product(["precision"], ["script", "cudnn_tf32"]),
     *product(["fused_optimizer"], FORMS),
+    *product(["grad_sync"], ["each", "last"]),
+    *product(["affinity"], ["own", "near"]),
     *((lever.name, value) for lever in OF_PROCESS for value in lever.values),
 ]
 """Values that levers have in a script of the user's."""

@@ -232,6 +232,14 @@ def _collectives(now: Measured) -> str:
     return f"{sends} in {fmt.milliseconds(ms)} ms{exposed}, {reached}"
 
 
+def _passes(now: Measured) -> str:
+    """Return how many backward passes average gradients, where one could do."""
+    lever = next((one for one in now.snapshot.levers if one.name == "grad_sync"), None)
+    _only_if(lever is not None and lever.refusal is None)
+    _only_if(now.snapshot.settings.get("grad_sync") == _known(lever).default)
+    return f"{1 / (1 - _known(lever).share):.0f}"
+
+
 def _without_waits(now: Measured) -> str:
     model = _known(now.model)
     low, high = (change_pct(model.step_ms, model.step_ms - ms) for ms in model.without(WAIT))
@@ -400,6 +408,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "ask": _ask,
     "or_ask": lambda now: f"; {ASK_PROFILE}" if _can_profile(now) else "",
     "collectives": _collectives,
+    "passes": _passes,
     "busy": lambda now: fmt.percent(now.step.share_pct(_profile(now).busy_ms)),
     "without_waits": _without_waits,
     "wait_0": lambda now: _wait(0, now, f" of {fmt.milliseconds(now.step.step_ms)}"),

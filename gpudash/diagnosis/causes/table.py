@@ -167,12 +167,14 @@ COPYING = Limit(
     least_pct=20.0,
     part=COPY,
 )
+AVERAGED = "gradients are averaged in each of {passes} backward passes a step"
 COMMUNICATING = Limit(
     "communication",
     "communication-bound",
     (
         "nothing but communication runs {ms} of {step} ms",
         "{collectives}",
+        AVERAGED,
         "the GPU is busy {busy} of it",
     ),
     "the step only communicates",
@@ -299,6 +301,7 @@ GPU = Limit(
         "the GPU is busy {pct} of {step} ms",
         *UNITS,
         "{if_several}{if_unseen}communication counts as work{or_ask}",
+        AVERAGED,
         "{prepares} runs beside training {beside} of it",
         "the host is {ahead} ms ahead",
     ),

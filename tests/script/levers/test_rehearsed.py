@@ -368,7 +368,7 @@ def test_bad_values_are_refused_with_the_valid_ones(changes, says):
 def test_levers_that_change_numerics_are_marked():
     offers = offered(Training().levers()).items()
     changing = {name for name, offer in offers if offer.numerics}
-    assert changing == {"precision", "channels_last", "compile", "fused_optimizer"}
+    assert changing == {"precision", "channels_last", "compile", "fused_optimizer", "grad_sync"}
 
 
 def test_a_model_without_an_optimizer_can_be_moved_too():

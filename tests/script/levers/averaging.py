@@ -1,0 +1,238 @@
+"""Trains two ranks on gloo, with and without the lever `grad_sync`; prints how they differ."""
+
+import copy
+import json
+import pickle
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import distributed, multiprocessing, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
+from torch.optim import SGD
+
+from gpudash.levers.grad_sync import GradSync
+from tests.script.levers.scripts import found
+
+RANKS = 2
+ALIKE = [3] * 8
+CHANGING = [3, 3, 3, 5, 2, 1, 4, 3, 3, 1, 1, 3]
+SHAPES = {}
+
+
+def shape(function):
+    SHAPES[function.__name__] = function
+    return function
+
+
+def net():
+    """Rank 1 has the running means of rank 0, as DDP sends them before each pass."""
+    return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+
+class Accumulating:
+    """A training whose steps have so many backward passes, over batches of this rank."""
+
+    def __init__(self, levers, lengths=ALIKE, clip=None, moves=None):
+        torch.manual_seed(0)
+        self.levers, self.lengths, self.clip = levers, lengths, clip
+        self.moves = moves or {1: "last", len(lengths) - 2: "each"}
+        self.batches = torch.Generator().manual_seed(distributed.get_rank())
+        self.net = net()
+        self.model = DistributedDataParallel(self.net)
+        self.optimizer = SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.sent = []
+        """Passes of each step that averaged gradients."""
+        self.model.register_comm_hook(None, self._averages)
+        self.model.logger._set_comm_hook_name("")
+
+    def _averages(self, _state, bucket):
+        self.sent[-1] += bucket.is_last()
+        done = distributed.all_reduce(bucket.buffer().div_(RANKS), async_op=True).get_future()
+        return done.then(lambda future: future.value()[0])
+
+    def move(self, value):
+        self.levers.update(
+            found(self.model, optimizers=[self.optimizer], world_size=2, backwards=3)
+        )
+        self.levers.apply({"grad_sync": value})
+        assert self.levers.settings == {"grad_sync": value}
+
+    def loss(self):
+        rows = torch.randn(4, 8, generator=self.batches)
+        return self.model(rows).square().mean()
+
+    def accumulate(self, passes):
+        for _ in range(passes):
+            self.loss().backward()
+
+    def step(self, passes):
+        self.accumulate(passes)
+        if self.clip is not None:
+            self.clip(self.model.parameters(), 0.1)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+    def train(self):
+        for number, passes in enumerate(self.lengths):
+            if self.levers is not None and number in self.moves:
+                self.move(self.moves[number])
+            self.sent.append(0)
+            self.step(passes)
+        return self
+
+    @property
+    def state(self):
+        return [one.detach().double().flatten() for one in self.net.state_dict().values()]
+
+
+def compared(kind=Accumulating, **options):
+    plain, moved = kind(None, **options).train(), kind(GradSync(), **options).train()
+    differs = [float((a - b).abs().max()) for a, b in zip(plain.state, moved.state, strict=True)]
+    return {"differs": max(differs), "plain": plain.sent, "sent": moved.sent}
+
+
+@shape
+def alike():
+    return compared()
+
+
+@shape
+def changing():
+    return compared(lengths=CHANGING)
+
+
+@shape
+def clipped_by_norm():
+    return compared(lengths=CHANGING, clip=clip_grad_norm_)
+
+
+@shape
+def clipped_by_value():
+    return compared(lengths=CHANGING, clip=clip_grad_value_)
+
+
+@shape
+def moved_within_a_step():
+    class Within(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(passes - 1)
+            if self.levers is not None and len(self.sent) == 5:
+                self.move("each")
+            super().accumulate(1)
+
+    return compared(Within, moves={1: "last"})
+
+
+@shape
+def put_back_within_a_shorter_step():
+    class Within(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(passes)
+            if self.levers is not None and len(self.sent) == 6:
+                self.move("each")
+
+    return compared(Within, lengths=[3, 3, 3, 3, 3, 2, 3, 3], moves={1: "last"})
+
+
+@shape
+def a_step_that_is_given_up():
+    """Its gradients are dropped, and its passes count as those of the next step."""
+
+    class GivesUp(Accumulating):
+        def accumulate(self, passes):
+            if len(self.sent) == 5:
+                super().accumulate(2)
+                self.optimizer.zero_grad()
+            super().accumulate(passes)
+
+    return compared(GivesUp)
+
+
+@shape
+def a_last_pass_that_is_left_out():
+    """Its forward pass has come, but not its backward pass, as where a loss is not finite."""
+
+    class LeavesOut(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(passes - 1)
+            loss = self.loss()
+            if len(self.sent) != 5:
+                loss.backward()
+
+    return compared(LeavesOut)
+
+
+@shape
+def calls_of_an_evaluation():
+    class Evaluates(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(1)
+            self.model.eval()
+            self.loss()
+            self.model.train()
+            with torch.no_grad():
+                self.loss()
+            super().accumulate(passes - 1)
+
+    return compared(Evaluates)
+
+
+@shape
+def a_second_optimizer():
+    """It begins to step while passes are kept back."""
+
+    class Another(Accumulating):
+        def step(self, passes):
+            if len(self.sent) == 5:
+                self.optimizer = SGD(self.model.parameters(), lr=0.05)
+            super().step(passes)
+
+    return compared(Another, lengths=[3, 3, 3, 3, 2, 3, 3, 3])
+
+
+@shape
+def frozen_weights():
+    class Frozen(Accumulating):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            self.net[0].requires_grad_(requires_grad=False)
+            self.model = DistributedDataParallel(self.net)
+            self.model.register_comm_hook(None, self._averages)
+            self.model.logger._set_comm_hook_name("")
+
+    return compared(Frozen, lengths=CHANGING)
+
+
+@shape
+def left_alone():
+    """What a checkpoint or a copy has of it, between two steps."""
+    training = Accumulating(GradSync(), lengths=CHANGING[:5], moves={1: "last"}).train()
+    saved = pickle.dumps((training.model.module, training.optimizer))
+    copied = copy.deepcopy(training.optimizer)
+    hooks = [one._post_accumulate_grad_hooks for one in training.net.parameters()]
+    return {
+        "traces": [b"gpudash" in saved, len(copied._optimizer_step_pre_hooks), *filter(None, hooks)]
+    }
+
+
+def one_rank(rank, folder):
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
+    )
+    results = {name: run() for name, run in SHAPES.items()}
+    Path(folder, f"{rank}.json").write_text(json.dumps(results))
+    # the group outlives DDP, which as its last owner may wait for ever
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.start_processes(one_rank, (folder,), RANKS, start_method="fork")
+        print(json.dumps([json.loads(Path(folder, f"{n}.json").read_text()) for n in range(RANKS)]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""As the training has it: there is nothing to write."""

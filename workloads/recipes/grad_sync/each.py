@@ -1,0 +1,1 @@
+"""As DistributedDataParallel has it: there is nothing to write."""
