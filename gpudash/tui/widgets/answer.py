@@ -173,11 +173,10 @@ class AnswerStrip(Panel):
             takes = f"{self._left}   " if self._left else ""
             caution = fmt.clip(shown.caution, max(room - width_of(ends) - cell_len(takes), 0))
             left: Parts = (*ends, (takes, "dim"), (caution, "busy"))
-        elif shown.caution:
-            key = key_for("try_it")
-            left = ((f"{key}  ", "dim"), (fmt.clip(shown.caution, room - 4), "busy"))
         elif first is not None:
             left = self._proposal(first, room)
+        elif shown.caution:
+            left = ((fmt.clip(shown.caution, room), "busy"),)
         else:
             left = ((fmt.clip(self._nothing(), room), "dim"),)
         return _apart(left, right, width)
@@ -195,12 +194,14 @@ class AnswerStrip(Panel):
         if cell_len(key + told + gain) >= width:
             gain = ""
         left = width - cell_len(key + told + gain) - 4
+        caution = self._shown.caution
+        after = fmt.clip(caution, max(left, 0)) if caution else _fitting(rest, left, ", ")
         return (
             (key, "cap"),
             (" ", ""),
             (fmt.clip(told, max(width - len(key) - 1, 0)), "strong"),
             (gain, "text"),
-            (f"   {_fitting(rest, left, ', ')}".rstrip(), "dim"),
+            (f"   {after}".rstrip(), "busy" if caution else "dim"),
         )
 
     def _nothing(self) -> str:
