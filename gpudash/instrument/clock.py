@@ -172,6 +172,7 @@ class Clock(Generic[TimestampT]):
         """Duration of the newest finished step; infinite until the second one after a break."""
         self.spent_s = 0.0
         """Seconds of host time that the clock itself took, without looks that found nothing."""
+        self._host_of = 0  # the segment of what follows
         self.host = HostTime()
         """Who has the time of the thread that trains."""
         self.look = LookCost()
@@ -195,7 +196,11 @@ class Clock(Generic[TimestampT]):
                 self._timestamps.release(self._after.timestamp)
             after = _Break(self.began_s, self._timestamps.record(), self._timestamps.cpu_s())
             self._is_broken, self._after = False, after
-            self.host.restart()
+            if self.segment == self._host_of:
+                self.host.go_on()
+            else:
+                self.host.restart()
+                self._host_of = self.segment
         if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
@@ -343,6 +348,7 @@ class Clock(Generic[TimestampT]):
         """Have the next step's time start at its own begin."""
         self._is_broken, self._break_s, self.step_ms = True, self._now(), math.inf
         self.look.interrupt()
+        self.host.break_off()
 
     def end(
         self,

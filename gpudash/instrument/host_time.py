@@ -9,7 +9,7 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from operator import methodcaller
+from operator import add, methodcaller, sub
 from pathlib import Path
 from time import perf_counter, thread_time
 from types import MappingProxyType, MethodType
@@ -23,6 +23,8 @@ MOST_COLLECTIONS = 10_000
 """Of them the time is kept until somebody asks."""
 SHARES_EVERY_S = 0.5
 """Over so much time shares are taken at least: the scheduler's figures come in ticks."""
+LATE = 0.1
+"""Of the time of iterations: a break that is noticed later than this has a part in their time."""
 COMPILER = "torch._dynamo.callback"
 NOTHING: Mapping[str, int] = MappingProxyType({})
 
@@ -110,15 +112,12 @@ class Counters(NamedTuple):
 
 def since(before: Counters, now: Counters) -> Counters:
     """Return what was spent between the two."""
-    is_known = before.delay_s is not None and now.delay_s is not None
-    return Counters(
-        at_s=now.at_s - before.at_s,
-        cpu_s=now.cpu_s - before.cpu_s,
-        delay_s=(now.delay_s or 0.0) - (before.delay_s or 0.0) if is_known else None,
-        collected_s=now.collected_s - before.collected_s,
-        compiled_s=now.compiled_s - before.compiled_s,
-        compiled_cpu_s=now.compiled_cpu_s - before.compiled_cpu_s,
-    )
+    return _each(sub, now, before)
+
+
+def _each(of: Callable[[float, float], float], one: Counters, other: Counters) -> Counters:
+    pairs = zip(one, other, strict=True)
+    return Counters._make(None if a is None or b is None else of(a, b) for a, b in pairs)
 
 
 class HostTime:
@@ -133,13 +132,29 @@ class HostTime:
     def restart(self) -> None:
         self._busy_s = self._waited_s = 0.0
         self._steps = self._seen_steps = 0
-        self._elsewhere_s = self._own_s = 0.0
-        self._fetches, self._fetch_s, self._fetch_cpu_s, self._start_s = 0, 0.0, 0.0, 0.0
-        self._before = self._read()
+        self._elsewhere_s = self._fetch_cpu_s = self._start_s = 0.0
+        self._spent = Counters(0.0, 0.0)
         self._counted: Mapping[str, int] = {}
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Leave out the time since `break_off`."""
+        self._before, self._iterated_s = self._read(), 0.0
+
+    def break_off(self) -> None:
+        """Note that an evaluation, a checkpoint or a command interrupts iterations."""
+        self._counted = {}  # they go on meanwhile
+        if not self._iterated_s:
+            return
+        spent = since(self._before, self._read())
+        if spent.at_s > self._iterated_s * (1 + LATE):
+            self.restart()
+        else:
+            self._spent, self._iterated_s = _each(add, self._spent, spent), 0.0
 
     def iterated(self, host_s: float, waited_s: float, steps: int, *, is_seen: bool) -> None:
         """Add iterations of `host_s`, of which it waited for batches; whether marks saw them."""
+        self._iterated_s += host_s
         self._busy_s += host_s - waited_s
         self._waited_s += waited_s
         self._steps += steps
@@ -149,23 +164,19 @@ class HostTime:
         """Note how long a step that marks see waited for another thread: autograd's."""
         self._elsewhere_s += off_s
 
-    def fetched(self, wall_s: float, cpu_s: float, *, is_first: bool = False) -> None:
-        """Note what a wait for a batch took, how much of it on the CPU, and if an epoch began."""
-        if is_first:
-            usual_s = self._fetch_s / self._fetches if self._fetches else 0.0
-            self._start_s += max(wall_s - usual_s, 0.0)
-            return
-        self._fetches += 1
-        self._fetch_s += wall_s
+    def fetched(self, cpu_s: float, start_s: float = 0.0) -> None:
+        """Note how much of iterations' waits for batches was on the CPU, and started epochs."""
         self._fetch_cpu_s += cpu_s
+        self._start_s += start_s
 
-    def started(self, wall_s: float) -> None:
-        """Note what of the waits was the start of an epoch's loader workers."""
-        self._start_s += wall_s
+    @property
+    def usual_wait_s(self) -> float:
+        """For the batches of a step."""
+        return (self._waited_s - self._start_s) / self._steps if self._steps else 0.0
 
     def leave_out(self, cpu_s: float) -> None:
         """Not count what gpudash itself used between two iterations."""
-        self._own_s += cpu_s
+        self._before = self._before._replace(cpu_s=self._before.cpu_s + cpu_s)
 
     def values(self, counts: Mapping[str, int] = NOTHING) -> dict[str, float]:
         """Return the owners' shares of the time since `restart`, and restart; {} if too short.
@@ -174,15 +185,16 @@ class HostTime:
         nothing of the first one after a break.
         """
         COMPILES.listen()
-        spent = since(self._before, self._read())
+        spent = self._spent
+        if self._iterated_s:
+            spent = _each(add, spent, since(self._before, self._read()))
         if spent.at_s < SHARES_EVERY_S or not self._busy_s:
             return {}
         if self._seen_steps:
             self._elsewhere_share = self._elsewhere_s / self._seen_steps
         start_s = min(self._start_s, self._waited_s)
-        fetch_cpu = min(self._fetch_cpu_s / self._fetch_s, 1.0) if self._fetch_s else 0.0
-        unpack_s = (self._waited_s - start_s) * fetch_cpu
-        cpu_s = max(spent.cpu_s - self._own_s - unpack_s, 0.0)
+        unpack_s = min(self._fetch_cpu_s, self._waited_s - start_s)
+        cpu_s = max(spent.cpu_s - unpack_s, 0.0)
         elsewhere_s = self._steps * self._elsewhere_share
         owners = {"loader_start_pct": start_s, "unpack_pct": unpack_s}
         owners |= _owners_s(self._busy_s, elsewhere_s, spent._replace(cpu_s=cpu_s))

@@ -15,6 +15,8 @@ from .training_objects import TrainingObjects
 
 RARER = 100
 """How many times as seldom objects are looked at."""
+FROZEN_AT_START = gc.get_freeze_count()
+"""Python 3.12 begins with some hundred. Were they taken for the training's own, none would thaw."""
 PutBack: TypeAlias = Callable[[], object]
 
 
@@ -27,7 +29,7 @@ class _Mover(NamedTuple):
 def _collect(value: str) -> PutBack:
     youngest, *others = gc.get_threshold()
     if value == "frozen":
-        was_frozen = gc.get_freeze_count()
+        was_frozen = gc.get_freeze_count() > FROZEN_AT_START
         gc.collect()
         gc.freeze()
         return _leave if was_frozen else gc.unfreeze

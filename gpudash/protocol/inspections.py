@@ -156,7 +156,7 @@ class Rehearsed(Record, frozen=True, kw_only=True):
 
 
 class CodeLine(Record, frozen=True, array_like=True, tag=False):
-    """A line of the script's own code, outside of forward, backward, optimizer and loader."""
+    """A line of the script's own code."""
 
     file: str
     line: int
@@ -171,11 +171,25 @@ class CodeLines(Record, frozen=True, kw_only=True):
     at_s: float
     looks: int
     lines: tuple[CodeLine, ...]
+    """Outside of forward, backward, optimizer and loader."""
+    work: tuple[CodeLine, ...] = ()
+    """Outside of backward: also those that had called a module, an optimizer or a loader."""
+    beside: bool = False
+    """All of this in evaluation and checkpoints, not within steps."""
 
     @property
     def first(self) -> CodeLine | None:
-        """The most frequent line, if it was met in more than a tenth of the looks."""
-        return next((one for one in self.lines if one.count > 0.1 * self.looks), None)
+        """Return the line of the script's own code that costs most; None if none costs much."""
+        return self.most_frequent(self.lines)
+
+    def most_frequent(self, lines: tuple[CodeLine, ...]) -> CodeLine | None:
+        """Return the first of the lines if its function was met in more than a tenth of looks."""
+        first = next(iter(lines), None)
+        if first is None:
+            return None
+        there = (first.file, first.function)
+        count = sum(one.count for one in lines if (one.file, one.function) == there)
+        return first if count > 0.1 * self.looks else None
 
 
 class Joined(Record, frozen=True, kw_only=True, tag=False):

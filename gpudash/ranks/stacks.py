@@ -16,7 +16,9 @@ LIBRARY = re.compile(
 PHASES = re.compile(
     r"[\\/]torch[\\/](?:nn[\\/]modules[\\/]module|_tensor|autograd|optim|utils[\\/]data)"
 )
-"""Matches files of torch that are at work in a phase of a step."""
+"""Matches files of torch that are at work in a phase of a step, …"""
+LEARNS = re.compile(r"[\\/]torch[\\/](?:_tensor|autograd[\\/](?:__init__|graph))\.py")
+"""… and in the backward pass."""
 COLLECTIVES = ("distributed_c10d.py", "_functional_collectives.py")
 """Files of torch.distributed whose functions without an underscore are collectives."""
 HIDDEN = {
@@ -60,10 +62,19 @@ def script_frame(stack: tuple[Frame, ...]) -> Frame | None:
 
 def own_frame(stack: tuple[Frame, ...]) -> Frame | None:
     """None in a phase of torch's, where the script's code is another part of the step."""
+    return _innermost(stack, PHASES)
+
+
+def work_frame(stack: tuple[Frame, ...]) -> Frame | None:
+    """None in a backward pass: its work is that of other lines."""
+    return _innermost(stack, LEARNS)
+
+
+def _innermost(stack: tuple[Frame, ...], without: re.Pattern[str]) -> Frame | None:
     for frame in stack:
         if not LIBRARY.search(frame.file):
             return frame
-        if PHASES.search(frame.file):
+        if without.search(frame.file):
             return None
     return None
 

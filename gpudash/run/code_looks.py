@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from gpudash.diagnosis.recent_step import LASTING
 from gpudash.protocol.inspections import CodeLine, CodeLines
-from gpudash.ranks.stacks import Frame, frames, own_frame
+from gpudash.ranks.stacks import Frame, frames, own_frame, work_frame
 from gpudash.run.lines import StackReply
 from gpudash.snapshot import Snapshot, trains
 
@@ -28,13 +29,17 @@ class CodeLooks:
         self._reply: StackReply | None = None
         self._next_s = 0.0
         self._left = 0
-        self._found: Counter[Frame] = Counter()
+        self._own: Counter[Frame | None] = Counter()
+        self._work: Counter[Frame | None] = Counter()
 
     def look(self, now_s: float, snapshot: Snapshot) -> None:
-        of = (snapshot.worker_pid, snapshot.workload, snapshot.settings)
+        beside = _is_beside(snapshot)
+        of = (snapshot.worker_pid, snapshot.workload, snapshot.settings, beside)
         if of != self._of:
-            self._of, self._reply, self._left, self._found = of, None, LOOKS, Counter()
-        if not self._left or not trains(snapshot) or not is_wanted(snapshot):
+            self._of, self._reply, self._left = of, None, LOOKS
+            self._own, self._work = Counter(), Counter()
+        is_there = snapshot.doing in LASTING if beside else trains(snapshot)
+        if not self._left or not is_there or not is_wanted(snapshot):
             return
         if self._reply is not None:
             self._read(self._reply, now_s)
@@ -42,32 +47,44 @@ class CodeLooks:
             self._reply = self._ask()
             self._next_s = now_s + self._random.uniform(*WITHIN_S)
             if self._reply is None:  # it does not listen: a look that saw nothing
-                self._count(None, now_s)
+                self._count((), now_s)
 
     def _read(self, reply: StackReply, now_s: float) -> None:
         text = reply.read()
         if reply.is_whole:
             self._reply = None
-            self._count(own_frame(frames(text)), now_s)
+            self._count(frames(text), now_s)
 
-    def _count(self, frame: Frame | None, now_s: float) -> None:
+    def _count(self, stack: tuple[Frame, ...], now_s: float) -> None:
         self._left -= 1
-        if frame is not None:
-            self._found[frame] += 1
+        self._own[own_frame(stack)] += 1
+        self._work[work_frame(stack)] += 1
         if not self._left:
-            lines = tuple(
-                CodeLine(one.file, int(one.line), one.function, count)
-                for one, count in self._found.most_common()
-                if one.line.isdecimal()
-            )
-            self._say(CodeLines(at_s=now_s, looks=LOOKS, lines=lines))
+            own, work = _lines(self._own), _lines(self._work)
+            beside = self._of[-1] is True
+            self._say(CodeLines(at_s=now_s, looks=LOOKS, lines=own, work=work, beside=beside))
+
+
+def _lines(found: Counter[Frame | None]) -> tuple[CodeLine, ...]:
+    return tuple(
+        CodeLine(one.file, int(one.line), one.function, count)
+        for one, count in found.most_common()
+        if one is not None and one.line.isdecimal()
+    )
 
 
 def is_wanted(snapshot: Snapshot) -> bool:
-    """Return whether the script's own code, or what may be in it, takes a tenth of the step."""
+    """Return whether what the script's lines make wait takes a tenth of the step, or asides do."""
     answer = snapshot.answer
     if answer is None or "stacks" not in snapshot.can or answer.step_ms is None:
         return False
-    own = ("your code", "blocked", "allocator", "wait", "launch")
+    if _is_beside(snapshot):
+        return True
+    own = ("your code", "blocked", "allocator", "collecting", "data", "wait", "launch")
     taken = (one.took_ms for one in answer.parts if one.part in own)
     return any((ms or 0.0) >= LEAST * answer.step_ms for ms in taken)
+
+
+def _is_beside(snapshot: Snapshot) -> bool:
+    """Return whether evaluation and checkpoints limit the training: their lines are looked for."""
+    return snapshot.answer is not None and snapshot.answer.limit == "asides"

@@ -6,6 +6,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from .boundaries import FIRST
+from .meter import Asked
 from .samples import Tokens, first_dimension, first_tensor, tokens_in
 from .step_counts import StepCounts, total
 from .steps import Handlers, Steps
@@ -36,9 +37,7 @@ def _started(steps: Steps, waits: bool | None) -> None:  # noqa: FBT001  # as it
     """Note that an epoch has begun: its workers run, and its sampler has drawn."""
     meter = steps.meter
     if waits:
-        started_s = time.monotonic() - meter.asked_s
-        meter.tally.data_s += started_s
-        meter.running.host.started(started_s)
+        meter.started()
         meter.enter("has a batch")
     if steps.follower.may_be_here:
         steps.observer.loads()
@@ -65,12 +64,15 @@ def _asked(steps: Steps, iterator: Any) -> bool:
     return True
 
 
-def _arrived(steps: Steps, iterator: Any, batch: Any, asked_s: float | None) -> None:
-    """Note that the batch has come, waited for since `asked_s` if not since it was `asked`."""
+def _arrived(steps: Steps, iterator: Any, batch: Any, asked: Asked | None) -> None:
+    """Note that the batch has come. `asked` is as for `waited`."""
     now, meter, feeds = time.monotonic(), steps.meter, steps.feeds
     meter.counting.fetching = False
     tally, is_skipping = meter.tally, meter.mode.is_skipping
-    tally.data_s += meter.waited_s(asked_s, is_first=not feeds.is_of(iterator))
+    if feeds.is_of(iterator):
+        meter.waited(asked)
+    else:
+        meter.started(meter.clock.host.usual_wait_s if meter.clock is not None else 0.0)
     tally.batches += 1
     size = first_dimension(batch)
     tally.newest, tally.fetched = size or 0, total(tally.fetched, size)
@@ -85,12 +87,12 @@ def _arrived(steps: Steps, iterator: Any, batch: Any, asked_s: float | None) -> 
     steps.idle(now)
 
 
-def _failed(steps: Steps, iterator: Any, asked_s: float | None) -> None:
-    """Note that the loader is exhausted, or raised; `asked_s` is as for `arrived`."""
+def _failed(steps: Steps, iterator: Any, asked: Asked | None) -> None:
+    """Note that the loader is exhausted, or raised; `asked` is as for `waited`."""
     meter = steps.meter
     meter.counting.fetching = False
     # the steps that were only counted end here, after this wait
-    meter.tally.data_s += meter.waited_s(asked_s)
+    meter.waited(asked)
     steps.stop_skipping()
     steps.asides.exhausts(steps.feeds.loader_id(iterator))
     meter.enter("has a batch")

@@ -78,30 +78,32 @@ def count_batches(
 
     @wraps(advance)
     def hooked(self: Any) -> Any:
-        asked_s = None
+        asked = None
         try:
             thread = get_ident()
             if thread != counting.thread or counting.iterator() is not self or counting.fetching:
                 return followed(self)
-            counting.fetching, tally, asked_s = True, counting.tally, time.monotonic()
+            counting.fetching, tally = True, counting.tally
+            asked = time.monotonic(), time.thread_time()
             batch = advance(self)
         except BaseException as error:
             without_ours(error)
-            if asked_s is not None:
-                tell("DataLoader: failed", self, asked_s)
+            if asked is not None:
+                tell("DataLoader: failed", self, asked)
             raise
         counting.fetching = False
         if thread != counting.thread or tally is not counting.tally:
-            asked_s = None  # the clock has closed the steps that waited
+            asked = None  # the clock has closed the steps that waited
         elif type(batch) in SEQUENCES and batch and type(batch[0]) is Tensor and batch[0].dim():
             tally.newest = size = batch[0].size(0)
-            tally.data_s += time.monotonic() - asked_s
+            tally.data_s += time.monotonic() - asked[0]
+            tally.data_cpu_s += time.thread_time() - asked[1]
             tally.batches += 1
             tally.fetched = None if tally.fetched is None else tally.fetched + size
             counting.next_begun = True
             return batch
         if tell("DataLoader: asked", self):
-            tell("DataLoader: arrived", self, batch, asked_s)
+            tell("DataLoader: arrived", self, batch, asked)
         return batch
 
     return uncompiled(hooked, deeply=False)

@@ -32,7 +32,7 @@ def _begins(steps: Steps) -> None:
     meter.enter("begins")
     if meter.clock is None:
         now_s, waited_s = time.monotonic(), meter.tally.data_s
-        meter.first_began_s = min(now_s - waited_s, meter.asked_s) if waited_s else now_s
+        meter.first_began_s = min(now_s - waited_s, meter.asked[0]) if waited_s else now_s
 
 
 def _ends(steps: Steps, samples: Count, tokens: Count, counts: bool) -> None:  # noqa: FBT001

@@ -45,6 +45,8 @@ TIMED = CODE, ROLLOUT
 Amounts: TypeAlias = tuple[int | None, int | None]
 """Samples and tokens; None if not known."""
 UNSAID = None, None
+Asked: TypeAlias = tuple[float, float]
+"""When a batch was asked for, and the CPU time of the thread then."""
 
 
 class Meter:
@@ -82,7 +84,7 @@ class Meter:
         """Steps before the first one that was only counted."""
         self._told = 0  # steps that the clock has timed or counted
         self._untold: Amounts = (0, 0)  # samples and tokens of those since that are not timed
-        self.asked_s = self._asked_cpu_s = 0.0
+        self.asked: Asked = (0.0, 0.0)
         self.switch_backward(True)  # a forked child may have inherited it out
         self.look_every_s = LOOK_EVERY_S
         self.look_due_s = 0.0
@@ -160,20 +162,19 @@ class Meter:
 
     def ask(self) -> None:
         """Note that a batch is asked for."""
-        self.asked_s, self._asked_cpu_s = time.monotonic(), time.thread_time()
+        self.asked = time.monotonic(), time.thread_time()
 
-    def waited_s(self, asked_s: float | None, *, is_first: bool = False) -> float:
-        """Return how long the batch took, since `asked_s` if not since `ask`.
+    def waited(self, asked: Asked | None = None) -> None:
+        """Note that the wait for a batch since `asked`, or since `ask`, is over."""
+        asked_s, asked_cpu_s = asked or self.asked
+        self.tally.data_s += time.monotonic() - asked_s
+        self.tally.data_cpu_s += time.thread_time() - asked_cpu_s
 
-        Is it the first one of an epoch?
-        """
-        if asked_s is not None:
-            return time.monotonic() - asked_s
-        waited_s = time.monotonic() - self.asked_s
-        if self.clock is not None:
-            cpu_s = time.thread_time() - self._asked_cpu_s
-            self.clock.host.fetched(waited_s, cpu_s, is_first=is_first)
-        return waited_s
+    def started(self, usual_s: float = 0.0) -> None:
+        """Note that an epoch has started, with what the wait since `ask` took beyond the usual."""
+        waited_s = time.monotonic() - self.asked[0]
+        self.tally.data_s += waited_s
+        self.tally.start_s += max(waited_s - usual_s, 0.0)
 
     # ── ends of steps ───────────────────────────────────────────────────────────────────
 
@@ -207,6 +208,7 @@ class Meter:
         samples, tokens = self._amounts(tally, said)
         loss = readable(tally.loss) if self._skipped else tally.loss
         values, data_s, borders = self._values(tally, count), tally.data_s, tally.borders
+        clock.host.fetched(tally.data_cpu_s, tally.start_s)
         if at_split:
             self.mark = clock.end_at_split(
                 step, samples, loss, data_s, tokens, count, borders, values

@@ -8,10 +8,13 @@ from ..instrument.collectives import BytesMoved, together
 from ..levers.training_objects import Root
 
 NumberT = TypeVar("NumberT", int, float)
-OF_BATCHES = "batches", "data_s", "fetched", "newest", "newest_tokens", "padding", "tokens"
+OF_BATCHES = (
+    *("batches", "data_cpu_s", "data_s", "fetched"),
+    *("newest", "newest_tokens", "padding", "start_s", "tokens"),
+)
 SUMMED = (
-    *("acted_s", "backwards", "batches", "called", "calls", "coded_s", "data_s", "fetched"),
-    *("learned", "padding", "tokens"),
+    *("acted_s", "backwards", "batches", "called", "calls", "coded_s", "data_cpu_s", "data_s"),
+    *("fetched", "learned", "padding", "start_s", "tokens"),
 )
 
 
@@ -27,6 +30,7 @@ class StepCounts:
         "called",
         "calls",
         "coded_s",
+        "data_cpu_s",
         "data_s",
         "fetched",
         "is_open",
@@ -36,6 +40,7 @@ class StepCounts:
         "newest",
         "newest_tokens",
         "padding",
+        "start_s",
         "tokens",
         "updates",
     )
@@ -64,6 +69,12 @@ class StepCounts:
         self.is_open = True
         """No training call has come since the newest backward pass."""
         self.data_s = 0.0
+        """Seconds that it waited for batches, …"""
+        self.data_cpu_s = 0.0
+        """… of these on the CPU, in each wait: where workers deliver several batches at once, most
+        are there when they are asked for, and no wait stands for the others …"""
+        self.start_s = 0.0
+        """… and for the start of an epoch's loader workers and its sampler's first draws."""
         self.acted_s = 0.0
         """Seconds in rollouts."""
         self.coded_s = 0.0

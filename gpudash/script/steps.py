@@ -206,7 +206,7 @@ class Steps:
     def to_train_on(self) -> StepCounts | None:
         held = None if self.asides.is_foreign else self.meter.tally.of_batches()
         if held is not None:
-            held.data_s = 0.0  # its time begins after the aside
+            held.data_s = held.data_cpu_s = held.start_s = 0.0  # its time begins after the aside
         return held
 
     def turn_aside(self, held: StepCounts | None = None) -> None:

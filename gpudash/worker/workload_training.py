@@ -273,7 +273,7 @@ class WorkloadTraining(CommandedTraining):
             training.step()
             return
         trained = training.step(self._begin())
-        self.clock.host.fetched(training.data_s, training.data_cpu_s)
+        self.clock.host.fetched(training.data_cpu_s)
         if trained is None:  # on two streams: a batch was only prepared
             self.clock.end(None, data_s=training.data_s)
         else:

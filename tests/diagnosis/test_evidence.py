@@ -226,16 +226,28 @@ def test_an_input_bound_training_names_the_slowest_transform():
 
 @pytest.mark.parametrize(
     ("snapshot", "owner", "line"),
-    [(cpu_step(), "device", "train.py:7"), (starved(0.0), "data", "")],
+    [
+        (cpu_step(), "device", "train.py:7"),
+        (starved(0.0), "data", "data.py:9"),
+        (evaluating(0.6), "asides", ""),
+    ],
 )
 def test_an_answer_names_the_part_that_has_the_time_and_the_line_where_the_script_spends_it(
     snapshot, owner, line
 ):
-    code = CodeLines(at_s=1.0, looks=20, lines=(CodeLine("train.py", 7, "augment", 15),))
+    own, work = CodeLine("train.py", 7, "augment", 15), CodeLine("data.py", 9, "decode", 15)
+    code = CodeLines(at_s=1.0, looks=20, lines=(own,), work=(work, own))
     answer = ask(changed(snapshot, code=code)).answer
     assert (answer.owner, answer.line) == (owner, line)
-    told = "the script is at train.py:7 in 15 of 20 looks"
+    told = f"the script is at {line} in 15 of 20 looks"
     assert (told in answer.evidence) is bool(line)
+
+
+def test_a_training_that_mostly_evaluates_has_the_line_of_that_and_its_steps_have_not():
+    line = (CodeLine("train.py", 7, "evaluate", 15),)
+    code = CodeLines(at_s=1.0, looks=20, lines=line, work=line, beside=True)
+    assert ask(changed(evaluating(0.6), code=code)).answer.line == "train.py:7"
+    assert ask(changed(cpu_step(), code=code)).answer.line == ""
 
 
 def test_what_changes_the_training_is_proposed_after_what_leaves_it():

@@ -412,7 +412,7 @@ class Heard:
     def iterated(self, _host_s, _waited_s, steps, *, is_seen):
         self.seen.append((steps, is_seen))
 
-    def restart(self): ...
+    def go_on(self): ...
 
 
 def test_marks_of_steps_that_are_timed_together_are_not_seen():

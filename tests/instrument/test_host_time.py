@@ -57,30 +57,48 @@ def test_a_wait_for_a_batch_is_neither_blocked_nor_code():
     assert shares(had(cpu_s=0.4), waited_s=0.6)["blocked_pct"] == pytest.approx(0)
 
 
-def test_what_unpacks_a_batch_is_told_by_the_waits_of_which_it_is_known():
-    found = shares(
-        had(cpu_s=0.7), waited_s=0.4, meanwhile=lambda host: host.fetched(wall_s=0.2, cpu_s=0.05)
-    )
+def test_what_a_wait_for_a_batch_takes_on_the_cpu_is_no_code():
+    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=lambda host: host.fetched(0.1))
     assert found["unpack_pct"] == pytest.approx(10)
     assert found["code_pct"] == pytest.approx(60)
 
 
 def test_the_start_of_a_loader_is_a_part_of_the_wait_and_is_not_unpacked():
-    def starts(host):
-        host.started(0.3)
-        host.fetched(wall_s=0.1, cpu_s=0.1)
-
-    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=starts)
+    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=lambda host: host.fetched(0.1, 0.3))
     assert (found["loader_start_pct"], found["unpack_pct"]) == pytest.approx((30, 10))
 
 
-def test_the_first_batch_of_an_epoch_starts_it_by_what_it_takes_longer_than_others():
-    def fetches(host):
-        host.fetched(wall_s=0.1, cpu_s=0.0)
-        host.fetched(wall_s=0.3, cpu_s=0.2, is_first=True)
+def test_the_usual_wait_for_a_steps_batches_is_that_without_starts():
+    host = HostTime()
+    assert host.usual_wait_s == 0
+    host.iterated(1.0, 0.5, 4, is_seen=True)
+    host.fetched(0.0, 0.3)
+    assert host.usual_wait_s == pytest.approx(0.05)
 
-    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=fetches)
-    assert found["loader_start_pct"] == pytest.approx(20)
+
+def iterated_in_pieces(*pieces):
+    """The shares after pieces of training: their wall and CPU time, the steps' own, and a break."""
+    now = Counters(100.0, 7.0)
+    host = HostTime(lambda: now)
+    for wall_s, cpu_s, host_s, paused_s in pieces:
+        host.iterated(host_s, 0.0, 1, is_seen=True)
+        now = now._replace(at_s=now.at_s + wall_s, cpu_s=now.cpu_s + cpu_s)
+        host.break_off()
+        now = now._replace(at_s=now.at_s + paused_s, cpu_s=now.cpu_s + paused_s)
+        host.break_off()  # its end is one more
+        host.go_on()
+    return host.values()
+
+
+def test_frequent_evaluations_leave_the_owners_of_the_steps_between_them():
+    found = iterated_in_pieces(*[(0.1, 0.02, 0.1, 0.15)] * 6)
+    assert (found["code_pct"], found["blocked_pct"]) == pytest.approx((20, 80))
+
+
+def test_a_break_that_is_noticed_late_has_no_part_in_the_owners():
+    usual, late = (0.1, 0.02, 0.1, 0.15), (0.3, 0.22, 0.1, 0.0)
+    assert iterated_in_pieces(*[usual] * 3, late) == {}
+    assert iterated_in_pieces(late, *[usual] * 6)["code_pct"] == pytest.approx(20)
 
 
 def test_a_backward_pass_in_autograds_thread_is_not_blocked_and_told_by_the_steps_that_show_it():

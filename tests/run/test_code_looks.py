@@ -15,9 +15,9 @@ SCRIPT = '  File "/home/me/train.py", line {} in {}\n'
 IN_NUMPY = '  File "/usr/lib/python3.12/site-packages/numpy/linalg.py", line 9 in svd\n'
 
 
-def answered(code_ms=5.0, part="your code", **changes):
+def answered(code_ms=5.0, part="your code", limit="own_code", **changes):
     parts = (Without(part, 5.0, 5.0, code_ms),)
-    answer = Answer(limit="own_code", title="", step_ms=10.0, parts=parts)
+    answer = Answer(limit=limit, title="", step_ms=10.0, parts=parts)
     able = {"state": "training", "can": ("stacks",), "worker_pid": 4, "answer": answer}
     return Snapshot(**{**able, **changes})
 
@@ -60,6 +60,30 @@ def test_a_phase_of_torch_is_not_the_scripts_own_code():
         assert own_frame(frames(within)) is None
     assert own_frame(frames(inner)).line == "31"
     assert own_frame(frames(IN_NUMPY + inner)).line == "31"  # called by the script's line
+
+
+def test_work_that_torch_does_for_a_line_is_that_lines_work_but_not_in_a_backward_pass():
+    """Those of an optimizer are of its call; a backward pass works for the lines before it."""
+    optimizer = f'  File "{TORCH}/optim/adam.py", line 5 in step\n' + SCRIPT.format(41, "main")
+    backward = f'  File "{TORCH}/_tensor.py", line 5 in backward\n' + SCRIPT.format(40, "main")
+    forward = SCRIPT.format(18, "forward")
+    places = (optimizer, backward, optimizer, forward)
+    _, (said,) = looked(answered(part="launch"), places=places)
+    assert [(one.line, one.count) for one in said.work] == [(41, 10), (18, 5)]
+    assert [(one.line, one.count) for one in said.lines] == [(18, 5)]
+
+
+def test_lines_of_one_function_are_met_together():
+    places = [SCRIPT.format(line, "cell") for line in range(1, 21)]
+    _, (said,) = looked(answered(part="launch"), places=places)
+    assert said.most_frequent(said.work).function == "cell"
+
+
+def test_evaluations_are_looked_at_where_they_limit_the_training():
+    within, beside = (answered(limit="asides", doing=doing) for doing in (None, "evaluation"))
+    assert looked(within, places=[SCRIPT.format(7, "f")]) == (0, [])
+    _, (said,) = looked(beside, places=[SCRIPT.format(7, "evaluate")])
+    assert (said.beside, said.work[0].function) == (True, "evaluate")
 
 
 NOT_ASKED = [{"code_ms": 0.5}, {"answer": None}, {"can": ()}, {"state": "paused"}]

@@ -63,6 +63,15 @@ class Tracker:
             return pool.submit(run).result()
 
 
+def test_each_wait_for_a_batch_tells_what_of_it_is_on_the_cpu(monkeypatch):
+    cpu_s = iter([5.0, 5.25, 7.0, 7.5])
+    monkeypatch.setattr(time, "thread_time", lambda: next(cpu_s))
+    tracker = Tracker()
+    for _ in range(2):
+        tracker.get([torch.ones(2)])
+    assert (tracker.tally.data_cpu_s, tracker.left) == (0.75, [])
+
+
 def test_a_step_is_counted_and_the_next_one_has_not_begun():
     tracker = Tracker()
     assert count_backward(tracker.counting, torch.tensor(1.0))

@@ -1,6 +1,8 @@
 """The levers of the process that trains, in a script and in a workload: the same in both."""
 
 import gc
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -75,6 +77,20 @@ def test_what_the_training_has_frozen_itself_stays_frozen(levers):
     move(levers, gc="frozen")
     move(levers, gc="own")
     assert gc.get_freeze_count()
+
+
+def test_what_python_itself_has_frozen_does_not_keep_the_rest_frozen():
+    """As Python 3.12 does before the first line."""
+    script = """
+import gc
+gc.freeze()
+from gpudash.levers.process import ProcessLevers
+levers = ProcessLevers()
+levers.apply({"gc": "frozen"})
+levers.apply({})
+print(gc.get_freeze_count())
+"""
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "0\n"
 
 
 def test_a_value_that_there_is_not_is_refused_with_the_valid_ones(levers):

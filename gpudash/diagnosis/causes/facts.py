@@ -19,7 +19,7 @@ from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Gain
-from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.inspections import CodeLine, CodeLines, Profiled
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import Straggler
 from gpudash.snapshot import Snapshot
@@ -273,14 +273,27 @@ def _emptied(now: Measured) -> str:
     return f"{fmt.milliseconds(one.blocked_ms)} ms of that {place(one)}"
 
 
-def _own_line(now: Measured) -> str:
+def _code_line(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
     code = _known(now.snapshot.code)
-    return f"the script is at {_line(now)} in {_known(code.first).count} of {code.looks} looks"
+    count = _known(of(code)).count
+    return f"the script is at {_place(of, now)} in {count} of {code.looks} looks"
 
 
-def _line(now: Measured) -> str:
-    first = _known(_known(now.snapshot.code).first)
+def _place(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
+    first = _known(of(_known(now.snapshot.code)))
     return fmt.plain(fmt.source_line(first.file, first.line))
+
+
+def _own(code: CodeLines) -> CodeLine | None:
+    return None if code.beside else code.first
+
+
+def _work(code: CodeLines) -> CodeLine | None:
+    return None if code.beside else code.most_frequent(code.work)
+
+
+def _aside(code: CodeLines) -> CodeLine | None:
+    return code.most_frequent(code.work) if code.beside else None
 
 
 def waiting_settings(snapshot: Snapshot) -> Settings:
@@ -419,8 +432,12 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "asks": _asks,
     "emptied": _emptied,
     "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
-    "own_line": _own_line,
-    "line": _line,
+    "own_line": partial(_code_line, _own),
+    "work_line": partial(_code_line, _work),
+    "aside_line": partial(_code_line, _aside),
+    "line_of_own_line": partial(_place, _own),
+    "line_of_work_line": partial(_place, _work),
+    "line_of_aside_line": partial(_place, _aside),
     "util": lambda now: _pct(now.step.gpu_util_pct),
     "at_work": lambda now: fmt.percent(now.step.at_work_pct),
     "clock": lambda now: fmt.significant(now.step.sm_clock_mhz),

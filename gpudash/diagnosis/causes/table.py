@@ -40,6 +40,7 @@ ASIDES = Limit(
     "paused",
     (
         "evaluation and checkpoints take {pct} of the time",
+        "{aside_line}",
         "without them {without_asides}",
         "fewer samples or less often would do",
     ),
@@ -141,6 +142,7 @@ INPUT = Limit(
         "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
         "{maker}",
         *SLOW_LOADING,
+        "{work_line}",
     ),
     "the step waits for data",
     least_pct=10.0,
@@ -231,7 +233,7 @@ OWNERS = (
     Limit(
         "gc",
         "bound by the garbage collector",
-        ("Python collects garbage {ms} of {step} ms",),
+        ("Python collects garbage {ms} of {step} ms", "{work_line}"),
         "Python collects garbage",
         least_pct=10.0,
         part=COLLECTING,
@@ -261,7 +263,11 @@ OWNERS = (
 LAUNCHING = Limit(
     "launch",
     "launch-bound",
-    ("the GPU has no work {ms} of {step} ms", "{own_line}", "{launches} launches take {launch} ms"),
+    (
+        "the GPU has no work {ms} of {step} ms",
+        "{work_line}",
+        "{launches} launches take {launch} ms",
+    ),
     "the device has no work launched",
     least_pct=25.0,
     part=LAUNCH,
@@ -271,7 +277,7 @@ HOST = LAUNCHING._replace(
     title="launch- or sync-bound",
     clauses=(
         "the host is busy {pct} of {step} ms",
-        "{own_line}",
+        "{work_line}",
         "{waits}",
         "a kernel runs {util} of the time",
         "{ask}",
@@ -375,7 +381,8 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
 
 
 def line(limit: Limit, now: Measured) -> str:
-    return next(told(("{line}",), now), "") if "{own_line}" in limit.clauses else ""
+    lines = (f"{{line_of_{one[1:]}" for one in limit.clauses if one.endswith("_line}"))
+    return next(told(lines, now), "")
 
 
 def _outside(now: Measured) -> Iterator[Cause]:
