@@ -116,6 +116,12 @@ class Meter:
         if self.may_skip is None:
             self.may_skip = device.type == "cuda"
 
+    @property
+    def is_short(self) -> bool:
+        """Whether a step is, on average: of short and long ones in turns all are measured."""
+        clock, every_s = self.clock, self._look_after_s()
+        return clock is None or clock.sample.mean_s(time.monotonic()) < every_s
+
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
         if self.clock is not None:

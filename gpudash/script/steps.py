@@ -185,7 +185,7 @@ class Steps:
         meter, known, state = self.meter, self.findings, self.boundaries.state
         if state == "declared" or meter.steps < meter.closely_until:
             return False
-        if meter.active and not meter.may_skip:
+        if meter.active and not (meter.may_skip and meter.is_short):
             return False
         follower = self.follower
         steps_alike = meter.is_plain and len(known.optimizers) == 1 and not follower.has_closure

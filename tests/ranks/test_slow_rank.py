@@ -148,6 +148,23 @@ def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_d
     assert {(one.rank, one.phase) for one in seen if one} == {(1, "data")}
 
 
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_a_rank_is_named_whose_loader_workers_have_so_many_batches_at_once(each):
+    stragglers, long_ms = fresh(), 300.0 * each
+    for number in range(1, 4000 // each):
+        waits_ms = 0.0 if number % each else long_ms
+        for rank in (0, 1):
+            named = "data_ms" if rank else "communication_ms"
+            values = {"forward_ms": 20.0, "communication_ms": 5.0, "data_ms": 0.0, named: waits_ms}
+            one = Step(
+                step=number, segment=0, finished_s=0.0, step_ms=25.0 + waits_ms, values=values
+            )
+            stragglers.take(rank, told(one))
+    named = stragglers.found()
+    assert (named.rank, named.phase, named.kind) == (1, "data", "persistent")
+    assert named.excess_ms == pytest.approx(300.0, rel=0.1)
+
+
 # ── changing ranks and unequal batches ──────────────────────────────────────
 
 
