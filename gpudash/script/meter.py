@@ -28,7 +28,7 @@ from .boundaries import (
 from .counting import Counting
 from .discovery import Discovery
 from .follower import Follower
-from .grammar import CODE, PHASES, Phases, Symbol
+from .grammar import CODE, COPYING, PHASES, Phases, Symbol
 from .learned_samples import samples_of
 from .loaders import Loaders
 from .step_counts import StepCounts, total
@@ -40,8 +40,6 @@ LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
 make their steps longer. With many small modules they do, by a millisecond and more."""
 ROLLOUT = "rollout"
 """The phase of acting; the host's time in it is measured in each step."""
-TIMED = CODE, ROLLOUT
-"""The phases of which the host's time is measured, too."""
 Amounts: TypeAlias = tuple[int | None, int | None]
 """Samples and tokens; None if not known."""
 UNSAID = None, None
@@ -64,6 +62,8 @@ class Meter:
         """This step gets its own border, also among steps timed together. Set in `border`."""
         self.switch_backward: Callable[[bool], None] = no_switch
         """Puts the hook on backward passes in or takes it out. Set with that hook."""
+        self.switch_copies = no_switch
+        """The same of the hook on copies of tensors."""
         self.counting = Counting()
         """Counts the steps, plain ones by itself."""
 
@@ -143,15 +143,14 @@ class Meter:
     def enter(self, symbol: Symbol, subject: Hashable = None) -> None:
         if self.mark is nothing:
             return
+        self.switch_copies(symbol in COPYING)
         before = self.phases.phase
         shown, phase = self.phases.feed(symbol, subject)
         if shown is not None:
             self.running.rename(shown)
         if phase is None:
             return
-        left = shown or before
-        if left in TIMED or phase in TIMED:
-            self._leave(left)
+        self._leave(shown or before)
         self.mark(phase)
         if phase == ROLLOUT:
             self._findings.note("acts")
@@ -185,6 +184,7 @@ class Meter:
 
     def open(self, *, is_on: bool, skips: bool = False) -> None:
         self.put_hooks_in()
+        self.switch_copies(False)
         self.mode, self.counted_from = IN_FULL if is_on else UNWATCHED, self.counting.steps
         self.counting.thread, self.counting.next_begun = None, False
         self.mark, self.is_plain = nothing, True
