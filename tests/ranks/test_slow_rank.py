@@ -271,6 +271,13 @@ def waits(*pct):
     return [(rank, one) for rank, one in enumerate(read) if pct[rank] is not None]
 
 
+def owned(**pct):
+    """Which shares of the host's time each rank reports: two a name."""
+    for rank in (0, 1):
+        values = {f"{name}_pct": shares[rank] for name, shares in pct.items()}
+        yield rank, Progress(until_s=0.0, steps=(), total_steps=0, total_samples=0, values=values)
+
+
 USUAL = reading(0, sm_clock_mhz=1980.0, throttle="none", temperature_c=60.0)
 CAPPED = reading(1, sm_clock_mhz=1410.0, throttle="sw_power_cap", temperature_c=61.0)
 HOT = reading(1, sm_clock_mhz=1980.0, throttle="hw_thermal_slowdown", temperature_c=88.0)
@@ -311,6 +318,24 @@ WHY = {
     "it alone": (waits(3.0, 48.0), "backward", MORE),
     "both": (waits(44.0, 48.0), "backward", ""),
     "it alone in a copy": (waits(3.0, 48.0), "copy", ""),
+    # so is what else has its host's time, if that explains half of the delay: 19 % here
+    "blocked": (
+        owned(blocked=(1.0, 18.0)),
+        "your_code",
+        "rank 1 waits off the CPU 18 % of the time, the others 1 %",
+    ),
+    "the garbage collector": (
+        owned(blocked=(1.0, 2.0), gc=(0.0, 17.0)),
+        "forward",
+        "rank 1 collects garbage 17 % of the time, the others 0 %",
+    ),
+    "batches made in the training's process": (
+        owned(unpack=(2.0, 17.0)),
+        "data",
+        "rank 1 makes or unpacks batches 17 % of the time, the others 2 %",
+    ),
+    "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
+    "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
     "it alone beside a clock": ([*SLOWER, *waits(3.0, 48.0)], "backward", CLOCK),
 }
 

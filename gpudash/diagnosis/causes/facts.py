@@ -321,6 +321,14 @@ def _slow(now: Measured) -> Straggler:
     return _known(now.snapshot.straggler)
 
 
+def _late_data_ms(now: Measured) -> float | None:
+    """Return how long the slow rank waits for its data, by its own messages."""
+    slow = now.snapshot.straggler
+    rows = [row for row in now.snapshot.ranks if slow is not None and row.rank == slow.rank]
+    waits = slow is not None and slow.phase == "data"
+    return next((row.values.get("data_ms") for row in rows if waits), None)
+
+
 def _longer(now: Measured) -> str:
     _only_if(_slow(now).others_wait_ms is None)
     return f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer"
@@ -352,6 +360,7 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
+    "late_data_known": lambda now: _late_data_ms(now) is not None,
     "loader_evens": lambda now: (
         _slow(now).phase == "data" and "num_workers" in now.snapshot.settings
     ),
@@ -415,6 +424,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "rank": lambda now: f"rank {_slow(now).rank}",
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
+    "late_data": lambda now: _ms(_late_data_ms(now)),
     "longer": _longer,
     "slower": _slower,
     "in_phase": _in_phase,
