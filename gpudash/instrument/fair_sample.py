@@ -12,6 +12,8 @@ from math import inf
 GOLDEN = (5**0.5 - 1) / 2
 REMEMBERED = 16
 """The steps' mean time is that since so many steps were taken."""
+MOST = 1000
+"""One of so many steps is taken at least."""
 
 
 class FairSample:
@@ -37,9 +39,14 @@ class FairSample:
     def takes(self, now_s: float, ahead: int = 0) -> bool:
         """Return whether a step is taken, so many after the one in progress."""
         place = (self._step + ahead) * GOLDEN % 1
-        return not self._taken or self.mean_s(now_s) > place * self.every_s
+        return not self._taken or self._mean_s(now_s) > place * self.every_s
 
-    def mean_s(self, now_s: float) -> float:
+    def after(self, every_s: float, now_s: float) -> int:
+        """Return the next step behind the one in progress, if one is taken each `every_s`."""
+        steps, share = range(self._step + 1, self._step + MOST), self._mean_s(now_s) / every_s
+        return next((one for one in steps if one * GOLDEN % 1 < share), steps.stop)
+
+    def _mean_s(self, now_s: float) -> float:
         """Return a step's mean time; infinite before the first one."""
         if not self._taken:
             return inf

@@ -6,6 +6,7 @@ timed together: measuring one, with its report, takes 0.4 ms of host time.
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from math import inf
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,8 @@ LOOK_EVERY_S = 0.1
 LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
 """The same at most, so that looks take no more than this share of the time, if they are seen to
 make their steps longer. With many small modules they do, by a millisecond and more."""
+LOOK_LAST_S = 1.0
+"""Seconds after which there is a look at the latest."""
 ROLLOUT = "rollout"
 """The phase of acting; the host's time in it is measured in each step."""
 Amounts: TypeAlias = tuple[int | None, int | None]
@@ -85,7 +88,10 @@ class Meter:
         self.asked_s = self._asked_cpu_s = 0.0
         self.switch_backward(True)  # a forked child may have inherited it out
         self.look_every_s = LOOK_EVERY_S
+        self.look_at = inf
+        """The next step that is measured in full, …"""
         self.look_due_s = 0.0
+        """… or at this moment, where none is timed or steps have become much longer."""
         self.is_plain = False
         """One optimizer alone makes a step, of training calls alone."""
         self.mark: Mark = nothing
@@ -115,12 +121,6 @@ class Meter:
             self.clock, self.losses = instruments(device, PHASES)
         if self.may_skip is None:
             self.may_skip = device.type == "cuda"
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a step is, on average: of short and long ones in turns all are measured."""
-        clock, every_s = self.clock, self._look_after_s()
-        return clock is None or clock.sample.mean_s(time.monotonic()) < every_s
 
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
@@ -191,9 +191,15 @@ class Meter:
         if skips:
             self._count()
         else:
-            self.look_due_s = time.monotonic() + self._look_after_s()
+            now, every_s = time.monotonic(), self._look_after_s()
+            self.look_at, self.look_due_s = inf, now + every_s
             if self.mode.is_timed:
                 self._mark_with(self.running.begin())
+                self.look_at = self.running.sample.after(every_s, now)
+                self.look_due_s = now + LOOK_LAST_S
+
+    def is_look_due(self, step: int) -> bool:
+        return step >= self.look_at or time.monotonic() >= self.look_due_s
 
     def _look_after_s(self) -> float:
         every_s = self.look_every_s
@@ -292,6 +298,7 @@ class Meter:
             iterator=iterator,
             keeps_loss=self.mode.is_timed,
             border_at=self.border_at,
+            look_at=self.look_at,
             due_s=self.look_due_s,
         )
 

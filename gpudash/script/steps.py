@@ -127,7 +127,7 @@ class Steps:
         meter = self.meter
         meter.counting.steps += 1
         meter.counting.next_begun = False
-        if meter.steps == meter.border_at or time.monotonic() >= meter.look_due_s:
+        if meter.steps == meter.border_at or meter.is_look_due(meter.steps + 1):
             self._end()
 
     def stop_skipping(self) -> bool:
@@ -185,7 +185,7 @@ class Steps:
         meter, known, state = self.meter, self.findings, self.boundaries.state
         if state == "declared" or meter.steps < meter.closely_until:
             return False
-        if meter.active and not (meter.may_skip and meter.is_short):
+        if meter.active and not meter.may_skip:
             return False
         follower = self.follower
         steps_alike = meter.is_plain and len(known.optimizers) == 1 and not follower.has_closure
@@ -193,7 +193,7 @@ class Steps:
             steps_alike
             and not ("scaler" in known.facts or known.graphs or state == "passes")
             and not follower.backwards
-            and time.monotonic() < meter.look_due_s
+            and not meter.is_look_due(meter.steps + 2)  # else one alone would be counted
         )
 
     # ── what is no part of a step ───────────────────────────────────────────────────────

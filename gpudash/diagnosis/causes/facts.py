@@ -40,6 +40,8 @@ LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
+STILL = 0.5
+"""A slow rank's newest steps wait for this part of what it was found to wait at least."""
 ASK_PROFILE = "t profiles some steps and tells"
 T = TypeVar("T")
 
@@ -324,9 +326,10 @@ def _slow(now: Measured) -> Straggler:
 def _late_data_ms(now: Measured) -> float | None:
     """Return how long the slow rank waits for its data, by its own messages."""
     slow = now.snapshot.straggler
-    rows = [row for row in now.snapshot.ranks if slow is not None and row.rank == slow.rank]
-    waits = slow is not None and slow.phase == "data"
-    return next((row.values.get("data_ms") for row in rows if waits), None)
+    if slow is None or slow.phase != "data":
+        return None
+    own_ms = (row.values.get("data_ms") for row in now.snapshot.ranks if row.rank == slow.rank)
+    return next((ms for ms in own_ms if ms is not None and ms >= STILL * slow.excess_ms), None)
 
 
 def _longer(now: Measured) -> str:
