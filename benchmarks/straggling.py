@@ -55,7 +55,9 @@ class Delays:
 
 
 def compute(ms: float) -> None:
-    """Keep a core busy."""
+    """Keep a core busy, while the device has nothing to do: it would hide that."""
+    if ON_GPU:
+        torch.cuda.synchronize()
     until_s = time.perf_counter() + ms / 1e3
     while time.perf_counter() < until_s:
         pass

@@ -90,9 +90,7 @@ class SameSteps:
         self._size = 0  # steps in a block
         self._newest = -1
         self._steps_ms = deque[float](maxlen=BLOCKS)  # of the newest blocks
-        self._odd = deque(
-            (0.0,) * 3, maxlen=MORE_BLOCKS
-        )  # the part of the time that odd steps take
+        self._odd = deque((0.0,) * 3, maxlen=MORE_BLOCKS)  # the time odd steps take, as a part
         self._open: dict[int, dict[int, list[Step]]] = {}
 
     def add(self, rank: int, step: Step) -> StepsOfAll | None:
