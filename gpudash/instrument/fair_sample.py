@@ -47,8 +47,6 @@ class FairSample:
         return next((one for one in steps if one * GOLDEN % 1 < share), steps.stop)
 
     def _mean_s(self, now_s: float) -> float:
-        """Return a step's mean time; infinite before the first one."""
-        if not self._taken:
-            return inf
-        first, since_s = self._taken[0]
-        return (now_s - since_s) / max(self._step - first, 1)
+        """Return a step's mean time; infinite before the first one has ended."""
+        first, since_s = self._taken[0] if self._taken else (self._step, now_s)
+        return (now_s - since_s) / (self._step - first) if self._step > first else inf

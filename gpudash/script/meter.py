@@ -195,7 +195,7 @@ class Meter:
             self.look_at, self.look_due_s = inf, now + every_s
             if self.mode.is_timed:
                 self._mark_with(self.running.begin())
-                self.look_at = self.running.sample.after(every_s, now)
+                self.look_at = self.running.sample.after(every_s, self.running.began_s)
                 self.look_due_s = now + LOOK_LAST_S
 
     def is_look_due(self, step: int) -> bool:

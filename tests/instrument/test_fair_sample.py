@@ -52,3 +52,16 @@ def test_a_step_behind_those_that_were_only_counted_is_taken():
     assert not sample.take(101.0)
     sample.ended(10, count=9)
     assert sample.take(110.0)
+
+
+def test_the_next_step_is_known_when_one_begins_and_none_of_short_cycles_is_left_out():
+    sample, now_s, due, found = FairSample(0.1), 100.0, 1, []
+    for step in range(1, 2000):
+        if step == due:
+            sample.take(now_s)
+            due = sample.after(0.05, now_s)
+            found.append(step % 4)
+        now_s += 0.016 if step % 4 else 0.021
+        sample.ended(step)
+    assert len(found) == pytest.approx((now_s - 100.0) / 0.05, rel=0.1)
+    assert all(found.count(place) == pytest.approx(len(found) / 4, rel=0.1) for place in range(4))

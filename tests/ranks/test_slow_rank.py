@@ -223,6 +223,17 @@ def test_steps_may_become_faster_and_skip_blocks_at_once():
     assert stragglers.found() is None
 
 
+@pytest.mark.parametrize("is_there", ["joins late", "dies"])
+def test_a_rank_that_trains_only_for_a_part_of_the_time_is_not_slow(is_there):
+    ranks = Ranks(4, seed=7)
+    stragglers = begin(ranks)
+    for rank, progress in ranks.train(40):
+        early = progress.until_s < 15.0
+        if rank != 3 or early == (is_there == "dies"):
+            stragglers.take(rank, progress)
+            assert stragglers.found() is None
+
+
 def test_clocks_of_nodes_are_not_compared():
     def told(rank, step):
         return changed(step, finished_s=step.finished_s + 5000.0 * rank)
