@@ -22,7 +22,7 @@ from .loaders import Loaders
 from .meter import UNSAID, Amounts, Meter, nothing
 from .step_counts import StepCounts
 
-LOOK_EVERY_IN_JOB_S = 0.05
+LOOK_EVERY_IN_JOB_S = 0.06
 """Seconds between two looks with several ranks, where a slow one shows in its phases."""
 IDLE_EVERY_S = 0.05
 
