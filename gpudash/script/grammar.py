@@ -130,7 +130,7 @@ class Phases:
         phase, before = BEGINS[symbol], self.phase
         goes_on = before == CODE and (self._so_far, symbol) in GOES_ON
         shown = self._so_far if goes_on else None
-        if symbol == "copies" and before == COPY:
+        if symbol == "copies" and before == COPY:  # the first one: what came before it is no copy
             shown = CODE
         if symbol not in CALLS:
             if self._so_far:

@@ -323,7 +323,7 @@ def _slow(now: Measured) -> Straggler:
     return _known(now.snapshot.straggler)
 
 
-def _late_data_ms(now: Measured) -> float | None:
+def _slow_data_ms(now: Measured) -> float | None:
     """Return how long the slow rank waits for its data, by its own messages."""
     slow = now.snapshot.straggler
     if slow is None or slow.phase != "data":
@@ -363,7 +363,7 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
-    "late_data_known": lambda now: _late_data_ms(now) is not None,
+    "slow_data": lambda now: _slow_data_ms(now) is not None,
     "loader_evens": lambda now: (
         _slow(now).phase == "data" and "num_workers" in now.snapshot.settings
     ),
@@ -427,7 +427,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "rank": lambda now: f"rank {_slow(now).rank}",
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
-    "late_data": lambda now: _ms(_late_data_ms(now)),
+    "slow_data": lambda now: _ms(_slow_data_ms(now)),
     "longer": _longer,
     "slower": _slower,
     "in_phase": _in_phase,
