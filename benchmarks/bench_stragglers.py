@@ -38,7 +38,7 @@ def case_of(number: int, ranks: int) -> tuple[int, str, int] | None:
         return None
     slowed = number - number // 4
     turn, part = divmod(slowed, len(PARTS))
-    return (slowed + turn) % ranks, PARTS[part], SLOWER_PCT[(turn + part) % 4]
+    return (slowed + turn) % ranks, PARTS[part], SLOWER_PCT[turn % 4]
 
 
 def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, int]:
