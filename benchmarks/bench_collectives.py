@@ -105,7 +105,7 @@ def measure(script: Script, watcher: Watcher, steps: int) -> bool:
     clock = tracker.meter.clock
     if clock is None:
         raise SystemExit("gpudash has found no training")
-    clock._phases_every_s = clock._collectives_every_s = 0.0  # noqa: SLF001  # each step, here alone
+    clock.sample.every_s = clock._collectives_every_s = 0.0  # noqa: SLF001  # each step, here alone
     tracker.meter.closely_until = math.inf
     script.train(3)
     measured = []

@@ -77,10 +77,7 @@ def write(path: Path, options: argparse.Namespace) -> None:
         options.ranks, delay=lambda _step, rank: {"backward": delay_ms} if rank == slow else {}
     )
     nodes = max(options.ranks // options.nodes, 1)
-    starts = (
-        (rank, msgspec.structs.replace(start(rank), node=f"node{rank // nodes}"))
-        for rank in range(options.ranks)
-    )
+    starts = ((rank, start(rank, node=f"node{rank // nodes}")) for rank in range(options.ranks))
     hello = [(0, Hello(can=("record",)))]
     with path.open("wb") as lines:
         told = with_readings(ranks.train(options.seconds), options.ranks)

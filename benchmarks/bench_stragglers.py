@@ -1,8 +1,9 @@
 """Whether the slow rank of a real training is named: a DDP training under torchrun, on GPUs or CPU.
 
-One training goes through all cases: in each, one rank is slower in one part of its step, by 3 to
-20 %; every fourth case is quiet. `gpudash run` records it, and each case is judged on its own. On a
-CPU a slow copy is a delay between two phases.
+One training goes through all cases: in each, one rank is slower in one part of its step, by 5 to
+30 %; every fourth case is quiet. `gpudash run` records it, and each case is judged on its own. On a
+CPU a slow copy is a delay between two phases. `batches` are four at a time, as of four loader
+workers. `code` computes between the copy and the forward pass, `host` sleeps behind the optimizer.
 """
 
 import argparse
@@ -18,10 +19,15 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
 from gpudash.ranks.slow_rank import Stragglers
 
-PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
-NAMED_AS = {"host": ("host", "your_code"), "copy": ("copy", "your_code")}
+PARTS = ("data", "batches", "copy", "code", "forward", "backward", "optimizer", "host")
+NAMED_AS = {
+    "batches": ("data",),
+    "code": ("your_code",),
+    "copy": ("copy", "your_code"),
+    "host": ("your_code",),
+}
 """A delay between two phases is the script's own code."""
-SLOWER_PCT = (3, 5, 10, 20)
+SLOWER_PCT = (5, 10, 20, 30)
 LEARNING = 200
 """Steps whose time the delays are a part of."""
 
@@ -31,7 +37,8 @@ def case_of(number: int, ranks: int) -> tuple[int, str, int] | None:
     if number % 4 == 3:
         return None
     slowed = number - number // 4
-    return slowed % ranks, PARTS[slowed % 6], SLOWER_PCT[slowed // 6 % 4]
+    turn, part = divmod(slowed, len(PARTS))
+    return (slowed + turn) % ranks, PARTS[part], SLOWER_PCT[turn % 4]
 
 
 def judge(log: Path, schedule: Path, options: argparse.Namespace) -> tuple[int, int]:

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import torch
@@ -20,6 +21,8 @@ ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if ON_GPU else torch.device("cpu")
 WIDTH, BATCH = (4096, 8192) if ON_GPU else (256, 32)
 CYCLES = 10**8
+AT_ONCE = 4
+"""Batches that come at once."""
 
 
 class Delays:
@@ -33,12 +36,14 @@ class Delays:
             self._bytes_a_ms = len(self._extra) / timed_ms(lambda: self._copy(len(self._extra)))
             self._cycles_a_ms = CYCLES / timed_ms(lambda: spin(CYCLES))
 
-    def late(self, part: str) -> None:
+    def late(self, part: str, times: int = 1) -> None:
         """Take longer in this part, if it is the slow one."""
-        ms = self.ms[part]
+        ms = self.ms[part] * times
         if not ms:
             return
-        if part in ("data", "host") or not ON_GPU:
+        if part == "code":
+            compute(ms)
+        elif part in ("data", "batches", "host") or not ON_GPU:
             time.sleep(ms / 1e3)
         elif part == "copy":
             self._copy(int(self._bytes_a_ms * ms))
@@ -47,6 +52,15 @@ class Delays:
 
     def _copy(self, size: int) -> None:
         self._extra[:size].to(DEVICE, non_blocking=True)
+
+
+def compute(ms: float) -> None:
+    """Keep a core busy, while the device has nothing to do: it would hide that."""
+    if ON_GPU:
+        torch.cuda.synchronize()
+    until_s = time.perf_counter() + ms / 1e3
+    while time.perf_counter() < until_s:
+        pass
 
 
 def spin(cycles: int) -> None:
@@ -111,8 +125,10 @@ class Batches(IterableDataset[Tensor]):
 
     def __iter__(self) -> Iterator[Tensor]:
         batch = torch.randn(BATCH, WIDTH, pin_memory=ON_GPU)
-        while True:
+        for number in count():
             Late.delays.late("data")
+            if number % AT_ONCE == 0:
+                Late.delays.late("batches", AT_ONCE)
             yield batch
 
 
@@ -135,6 +151,7 @@ def main() -> None:
     for step, held in enumerate(DataLoader(Batches(), batch_size=None), 1):
         x = held.to(DEVICE, non_blocking=True)
         delays.late("copy")
+        delays.late("code")
         optimizer.zero_grad()
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=ON_GPU):
             loss = model(x).square().mean()

@@ -19,7 +19,7 @@ HOST = ("data", "host")
 NAMES = (*list(PARTS_MS)[:4], "communication", "optimizer")
 
 
-def start(rank: int, kind: str = "cuda", world_size: int = 4) -> State:
+def start(rank: int, kind: str = "cuda", world_size: int = 4, node: str = "") -> State:
     process = TrainingProcess(
         pid=1000 + rank,
         ready_s=0.0,
@@ -27,6 +27,7 @@ def start(rank: int, kind: str = "cuda", world_size: int = 4) -> State:
         versions={},
         phases=tuple(Phase(name=name, label=name, lane="train") for name in NAMES),
         world_size=world_size,
+        node=node,
     )
     return State(
         at_s=0.0,

@@ -8,9 +8,9 @@ began to enqueue it, and before its last event was seen as done.
 A phase is of one half: preparing a batch, or training on it. An iteration that begins with
 preparing trains on what it prepares. Any other trains on what the iteration before has prepared.
 
-Phases are measured in two iterations of each 100 ms, which on two streams hold both halves of one
-step. In the others `mark` only appends the name, without a line of Python: between the calls of a
-step the interpreter's caches are cold, and short steps feel any work there.
+Phases are measured in two iterations of each 100 ms on average, which on two streams hold both
+halves of one step. In the others `mark` only appends the name, without a line of Python: between
+the calls of a step the interpreter's caches are cold, and short steps feel any work there.
 """
 
 import math
@@ -27,6 +27,7 @@ from torch import Tensor
 
 from ..protocol.training import Phase
 from .collectives import CollectiveTimes, collective_times
+from .fair_sample import FairSample
 from .host_time import HostTime
 from .look_cost import LookCost
 from .timestamps import Timestamps, TimestampT
@@ -131,8 +132,6 @@ class Clock(Generic[TimestampT]):
         self._timestamps = timestamps
         self._lanes = {phase.name: phase.lane for phase in phases}
         self._now = now
-        self._phases_every_s = phases_every_s
-        self._phases_due_s = -math.inf
         self._phases_left = 0  # iterations whose phases are still to be measured
         self._names: list[str] = []  # of the marks of the iteration in progress
         self._recorded: list[TimestampT] = []  # timestamps of these marks, if measured
@@ -146,6 +145,8 @@ class Clock(Generic[TimestampT]):
         self._waited_ms = 0.0  # for batches, since the step before
         # the end of the newest measured step, in device time and in host time
         self._reference, self._reference_s = timestamps.tie()
+        self.sample = FairSample(phases_every_s)
+        """Which steps' phases are measured."""
         self._reference_cpu_s = timestamps.cpu_s()
         self._held = [self._reference]  # timestamps that the next step may need
         self._trained: Spans[TimestampT] = []  # its training half, if that was measured
@@ -204,14 +205,16 @@ class Clock(Generic[TimestampT]):
         if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
-        if self.began_s >= self._phases_due_s:
-            self._phases_due_s = self.began_s + self._phases_every_s
-            self._phases_left = PHASES_IN_A_ROW
+        self._sample_step()
         self._names, self._recorded, self._learns_since_s = [], [], None
         self._measured = self._phases_left > 0
         self._decide_on_collectives()
         self._phases_left -= self._measured
         return self._marker()
+
+    def _sample_step(self) -> None:
+        if self.sample.take(self.began_s):
+            self._phases_left = PHASES_IN_A_ROW
 
     def split(self) -> Mark:
         """Note that the step may have ended here, as only what follows shows."""
@@ -227,7 +230,7 @@ class Clock(Generic[TimestampT]):
             times_collectives=self.times_collectives,
         )
         self.began_s, self._names, self._recorded = now, [], []
-        self._measured = self._measured or now >= self._phases_due_s
+        self._measured = self._measured or self.sample.takes(now, ahead=1)
         self._decide_on_collectives()
         self.spent_s += self._now() - now
         return self._marker()
@@ -284,9 +287,8 @@ class Clock(Generic[TimestampT]):
         self.host.iterated(
             split.ended_s - split.began_s, data_s, count, is_seen=_is_seen(count, split.timestamps)
         )
-        if self.began_s >= self._phases_due_s:
-            self._phases_due_s = self.began_s + self._phases_every_s
-            self._phases_left = PHASES_IN_A_ROW
+        self.sample.ended(step)
+        self._sample_step()
         if not self._phases_left:
             self._drop_recorded()
         elif self._measured:
@@ -389,6 +391,7 @@ class Clock(Generic[TimestampT]):
         )
         if step is not None:
             self._after = None
+            self.sample.ended(step, count)
         self.host.iterated(
             ended_s - self.began_s, data_s, count, is_seen=_is_seen(count, self._recorded)
         )
@@ -409,6 +412,7 @@ class Clock(Generic[TimestampT]):
 
     def count(self, step: int, count: int, samples: int | None, tokens: int | None) -> None:
         """Count steps that were not measured, up to `step`, which the host has just enqueued."""
+        self.sample.ended(step)
         untimed = UntimedSteps(step, self.segment, self._now(), count, samples, tokens)
         self._iterations.append(untimed)
 

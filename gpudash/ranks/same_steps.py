@@ -3,10 +3,11 @@
 Steps are matched by number, so the clocks of two machines are never compared.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from math import ceil, fsum
-from statistics import covariance, median
+from math import ceil, fsum, inf
+from statistics import covariance, fmean, median
 
 import msgspec
 
@@ -19,7 +20,16 @@ FEWEST_STEPS = 4
 MOST_SAMPLES = 64
 """Most steps kept of a rank in a block: more would only cost memory."""
 ODD = 2.0
-"""A step this many times as long as the median is left out: a checkpoint, or a compilation."""
+"""A step this many times as long as the median is left out: a checkpoint, or a compilation, …"""
+OFTEN = 0.2
+"""… unless such steps take this part of the time: of several loader workers' batches only the first
+one may have to be waited for. Then a block holds the batches of …"""
+MOST_WORKERS = 16
+"""… so many loader workers at least."""
+BLOCKS = 4
+"""So many blocks are looked at for the time of a step, …"""
+MORE_BLOCKS = 8
+"""… and so many for that of odd ones."""
 WAIT = "communication"
 """The phase in which a rank waits for the others, …"""
 WAIT_MS = f"{WAIT}_ms"
@@ -79,6 +89,8 @@ class SameSteps:
     def __init__(self) -> None:
         self._size = 0  # steps in a block
         self._newest = -1
+        self._steps_ms = deque[float](maxlen=BLOCKS)  # of the newest blocks
+        self._odd = deque((0.0,) * 3, maxlen=MORE_BLOCKS)  # the time odd steps take, as a part
         self._open: dict[int, dict[int, list[Step]]] = {}
 
     def add(self, rank: int, step: Step) -> StepsOfAll | None:
@@ -99,17 +111,22 @@ class SameSteps:
 
     def _closed(self, steps_of: Iterable[tuple[int, Sequence[Step]]]) -> StepsOfAll | None:
         by_rank = dict(steps_of)
-        usual_ms = median(step.step_ms for steps in by_rank.values() for step in steps)
-        wanted = _steps_in_block(usual_ms)
+        steps_ms = [step.step_ms for steps in by_rank.values() for step in steps]
+        odd_ms = self._odd_ms(steps_ms)
+        self._steps_ms.append(fmean(steps_ms))
+        wanted = _steps_in_block(fmean(self._steps_ms))
+        if odd_ms == inf:
+            wanted = max(wanted, MOST_WORKERS)
         if not self._size / 2 <= wanted <= self._size * 2:  # the step time has changed
             self._size = wanted
             self._open.clear()
+            self._steps_ms.clear()
             return None
-        usual = (
-            (rank, [step for step in steps if step.step_ms < ODD * usual_ms])
+        usual = {
+            rank: [step for step in steps if step.step_ms < odd_ms]
             for rank, steps in by_rank.items()
-        )
-        ranks = {rank: _means(steps) for rank, steps in usual if len(steps) > 1}
+        }
+        ranks = {rank: _means(steps) for rank, steps in usual.items() if len(steps) > 1}
         if len(ranks) < 2:
             return None
         apart = over_others({rank: one.apart_ms for rank, one in ranks.items()})
@@ -117,13 +134,19 @@ class SameSteps:
         busy = over_others({rank: one.host_ms for rank, one in ranks.items()})
         taken = over_others({rank: one.host_ms + one.data_ms for rank, one in ranks.items()})
         return StepsOfAll(
-            step_ms=usual_ms,
+            step_ms=fmean(step.step_ms for steps in usual.values() for step in steps),
             ranks=ranks,
             late_ms={rank: ms + beside[rank] for rank, ms in apart.items()},
             beside_ms=beside,
             data_ms=over_others({rank: one.data_ms for rank, one in ranks.items()}),
             host_ms={rank: min(ms, taken[rank]) for rank, ms in busy.items()},
         )
+
+    def _odd_ms(self, steps_ms: Sequence[float]) -> float:
+        """Return the time from which on a step is left out."""
+        odd_ms = ODD * median(steps_ms)
+        self._odd.append(fsum(ms for ms in steps_ms if ms >= odd_ms) / fsum(steps_ms))
+        return odd_ms if fmean(self._odd) < OFTEN else inf
 
 
 def over_others(values: Mapping[int, float]) -> dict[int, float]:

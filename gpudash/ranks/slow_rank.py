@@ -81,6 +81,7 @@ class Stragglers:
                     self._on_gpu = body.process.device.kind == "cuda"
                     self._readings.train(rank, body.process.device.uuid)
             case Progress():
+                self._readings.take_owners(rank, body)
                 for step in body.steps:
                     block = self._steps.add(rank, step)
                     if block is not None:

@@ -1,4 +1,4 @@
-"""Explain why a rank is slow, by readings of its GPU or host that differ from the other ranks'."""
+"""Explain why a rank is slow, by what its GPU or host has that the other ranks' have not."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,9 @@ from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.session import Straggler
+from gpudash.protocol.training import Progress
+from gpudash.ranks.recent import ReadingT
+from gpudash.statistics import Means
 
 SLOWER_CLOCK = 0.97
 """A clock below this part of the other GPUs' is slow; they normally differ by less."""
@@ -24,7 +27,17 @@ ON_HOST = ("data", "host", "your_code")
 NOT_COMPUTED = (*ON_HOST, "copy")
 """Phases that do not depend on a GPU's clock, power or heat."""
 LATELY_S = 8.0
-"""Seconds over which a clock is averaged: under a power cap it wanders."""
+"""Seconds over which clocks and owners are averaged: under a power cap a clock wanders."""
+OWNERS = {
+    "blocked_pct": "waits off the CPU",
+    "gc_pct": "collects garbage",
+    "compile_pct": "compiles",
+    "unpack_pct": "makes or unpacks batches",
+    "loader_start_pct": "starts loader workers",
+}
+"""Who may have the time of a rank's host, in words."""
+OWNED = 0.5
+"""The part of a delay that an owner has to explain."""
 
 
 class Readings:
@@ -34,6 +47,7 @@ class Readings:
         self._uuid_of: dict[int, str] = {}
         self._gpus: dict[str, deque[GpuReading]] = {}
         self._hosts: dict[int, HostReading] = {}
+        self._owners: dict[int, deque[HostReading]] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
         if uuid is not None:
@@ -43,16 +57,19 @@ class Readings:
         if isinstance(reading, HostReading):
             self._hosts[rank] = reading
         else:
-            readings = self._gpus.setdefault(reading.uuid, deque())
-            readings.append(reading)
-            while readings[0].at_s < reading.at_s - LATELY_S:
-                readings.popleft()
+            _keep(self._gpus.setdefault(reading.uuid, deque()), reading)
+
+    def take_owners(self, rank: int, report: Progress) -> None:
+        if not OWNERS.keys().isdisjoint(report.values):
+            told = HostReading(at_s=report.until_s, values=dict(report.values))
+            _keep(self._owners.setdefault(rank, deque()), told)
 
     def why(self, straggler: Straggler) -> str:
         if straggler.kind != "persistent":
             return ""
         by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
-        return ", ".join(by_gpu) or ", ".join(self._host_is_late(straggler))
+        by_host = *self._host_is_late(straggler), *self._owner_is_late(straggler)
+        return ", ".join(by_gpu) or ", ".join(by_host)
 
     def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
         """Say that the rank waits for a core. Its GPU then idles, as launches come late."""
@@ -71,6 +88,19 @@ class Readings:
         yield f"cores are short: {waiting}"
         if others_pct is not None:
             yield f"the others {fmt.percent(others_pct)}"
+
+    def _owner_is_late(self, straggler: Straggler) -> Iterator[str]:
+        """Name the owner that has most more of this host's time than of the others'."""
+        shares = {rank: _means(readings) for rank, readings in self._owners.items()}
+        own = shares.pop(straggler.rank, {})
+        usual = {
+            name: median(one.get(name, 0.0) for one in shares.values()) for name in own if shares
+        }
+        more = {name: own[name] - usual_pct for name, usual_pct in usual.items()}
+        name = max(more, key=lambda one: more[one], default="")
+        if name and more[name] >= OWNED * straggler.slower_pct:
+            most, others = fmt.percent(own[name]), fmt.percent(usual[name])
+            yield f"rank {straggler.rank} {OWNERS[name]} {most} of the time, the others {others}"
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
         trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}
@@ -91,6 +121,19 @@ class Readings:
         temperature_c = newest.number("temperature_c")
         if "heat" in held and temperature_c is not None:
             yield f"{temperature_c:.0f} °C"
+
+
+def _keep(readings: deque[ReadingT], reading: ReadingT) -> None:
+    readings.append(reading)
+    while readings[0].at_s < reading.at_s - LATELY_S:
+        readings.popleft()
+
+
+def _means(readings: Iterable[HostReading]) -> dict[str, float]:
+    means = Means()
+    for reading in readings:
+        means.add({name: reading.number(name) for name in OWNERS})
+    return means.values()
 
 
 def _clock_mhz(readings: Iterable[GpuReading]) -> float | None:

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from torch import Tensor
 from torch.utils.data import DataLoader
 
 from .boundaries import FIRST
@@ -81,7 +82,8 @@ def _arrived(steps: Steps, iterator: Any, batch: Any, asked: Asked | None) -> No
     if is_skipping:
         meter.counting.next_begun = True
         return
-    meter.enter("copies" if _is_elsewhere(steps, batch) else "has a batch")
+    is_elsewhere = _is_elsewhere(steps, first_tensor(batch))
+    meter.enter("has to copy" if is_elsewhere else "has a batch")
     if not feeds.is_of(iterator) and feeds.note(iterator, steps.asides, batch):
         steps.findings.is_news = True
     steps.idle(now)
@@ -109,11 +111,20 @@ def _count_tokens(steps: Steps, tally: StepCounts, tokens: Tokens | None) -> Non
         steps.findings.note("padding")
 
 
-def _is_elsewhere(steps: Steps, batch: Any) -> bool:
-    if not steps.findings.calls_seen:
-        return False
-    tensor = first_tensor(batch)
-    return tensor is not None and tensor.device.type != steps.findings.device_type
+def _is_elsewhere(steps: Steps, tensor: Tensor | None) -> bool:
+    known = steps.findings.device_type if steps.findings.calls_seen else ""
+    return tensor is not None and known not in ("", tensor.device.type)
+
+
+def _copy_begins(steps: Steps, tensor: Tensor) -> bool:
+    copies = _is_elsewhere(steps, tensor)
+    if copies:
+        steps.meter.enter("copies")
+    return copies
+
+
+def _copy_ends(steps: Steps, _tensor: Tensor) -> None:
+    steps.meter.enter("has copied")
 
 
 HANDLERS: Handlers = {
@@ -122,4 +133,6 @@ HANDLERS: Handlers = {
     "DataLoader: asked": _asked,
     "DataLoader: arrived": _arrived,
     "DataLoader: failed": _failed,
+    "copy: begins": _copy_begins,
+    "copy: ends": _copy_ends,
 }

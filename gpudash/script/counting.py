@@ -32,6 +32,7 @@ class Counting:
         "fetching",
         "iterator",
         "keeps_loss",
+        "look_at",
         "next_begun",
         "optimizer",
         "steps",
@@ -60,11 +61,16 @@ class Counting:
         iterator: Callable[[], Any] = lambda: None,
         keeps_loss: bool = False,
         border_at: int = 0,
+        look_at: float = 0.0,
         due_s: float = 0.0,
     ) -> None:
-        """Count until `border_at` or `due_s`. If `thread` is None, the tracker takes all steps."""
+        """Count up to `border_at`, to before `look_at`, or until `due_s`.
+
+        If `thread` is None, the tracker takes all steps.
+        """
         self.tally, self.optimizer, self.iterator = tally, optimizer, iterator
-        self.keeps_loss, self.border_at, self.due_s = keeps_loss, border_at, due_s
+        self.keeps_loss, self.border_at = keeps_loss, border_at
+        self.look_at, self.due_s = look_at, due_s
         self.thread = thread
 
 
@@ -143,7 +149,8 @@ def count_steps(counting: Counting, tell: Tell) -> tuple[OptimizerHook, Optimize
         try:
             if get_ident() == counting.thread:
                 step = counting.steps + 1
-                if step != counting.border_at and time.monotonic() < counting.due_s:
+                goes_on = step != counting.border_at and step + 1 < counting.look_at
+                if goes_on and time.monotonic() < counting.due_s:
                     counting.steps, counting.next_begun = step, False
                     return
             tell("optimizer: ends", optimizer)

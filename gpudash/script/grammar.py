@@ -56,7 +56,9 @@ class Observer(Protocol):
 Symbol: TypeAlias = Literal[
     "begins",
     "waits",
+    "has to copy",
     "copies",
+    "has copied",
     "has a batch",
     "acts",
     "freezes",
@@ -68,11 +70,13 @@ Symbol: TypeAlias = Literal[
     "has updated",
     "replays",
 ]
-CODE = "your_code"
+CODE, COPY = "your_code", "copy"
 BEGINS: dict[Symbol, str] = {
     "begins": CODE,
     "waits": "idle",
-    "copies": "copy",
+    "has to copy": COPY,
+    "copies": COPY,
+    "has copied": CODE,
     "has a batch": CODE,
     "acts": "rollout",
     "freezes": "frozen",
@@ -84,6 +88,8 @@ BEGINS: dict[Symbol, str] = {
     "replays": "graph",
 }
 """The phase that an event begins."""
+COPYING = frozenset[Symbol]({"has to copy", "copies", "has copied"})
+"""A batch is not on the device: until a copy is seen all that comes may be one."""
 CALLS = frozenset[Symbol]({"acts", "freezes", "trains"})
 """Calls of models: for a rollout, without gradients, or to train."""
 GOES_ON = frozenset[tuple[str, Symbol]](
@@ -91,10 +97,11 @@ GOES_ON = frozenset[tuple[str, Symbol]](
         ("forward", "trains"),
         ("forward", "learns"),
         ("frozen", "freezes"),
+        (COPY, "copies"),
     }
 )
 """The phases of a pass in which the code before the event is more of it, if a call is of another
-model or part than those before."""
+model or part than those before; and those of copies."""
 
 
 class Phases:
@@ -123,10 +130,14 @@ class Phases:
         phase, before = BEGINS[symbol], self.phase
         goes_on = before == CODE and (self._so_far, symbol) in GOES_ON
         shown = self._so_far if goes_on else None
+        if symbol == "copies" and before == COPY:  # the first one: what came before it is no copy
+            shown = CODE
         if symbol not in CALLS:
             if self._so_far:
                 self._so_far = ""
                 self._called.clear()
+            if symbol == "has copied":
+                self._so_far = COPY
             if self._outer:  # an exception has left calls that never return
                 self._outer.clear()
             self.phase = phase

@@ -6,6 +6,7 @@ timed together: measuring one, with its report, takes 0.4 ms of host time.
 
 import time
 from collections.abc import Callable, Hashable, Mapping
+from math import inf
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -28,7 +29,7 @@ from .boundaries import (
 from .counting import Counting
 from .discovery import Discovery
 from .follower import Follower
-from .grammar import CODE, PHASES, Phases, Symbol
+from .grammar import CODE, COPYING, PHASES, Phases, Symbol
 from .learned_samples import samples_of
 from .loaders import Loaders
 from .step_counts import StepCounts, total
@@ -38,10 +39,10 @@ LOOK_EVERY_S = 0.1
 LOOK_MOST_S, LOOK_SHARE = 0.25, 0.002
 """The same at most, so that looks take no more than this share of the time, if they are seen to
 make their steps longer. With many small modules they do, by a millisecond and more."""
+LOOK_LAST_S = 1.0
+"""Seconds after which there is a look at the latest."""
 ROLLOUT = "rollout"
 """The phase of acting; the host's time in it is measured in each step."""
-TIMED = CODE, ROLLOUT
-"""The phases of which the host's time is measured, too."""
 Amounts: TypeAlias = tuple[int | None, int | None]
 """Samples and tokens; None if not known."""
 UNSAID = None, None
@@ -66,6 +67,8 @@ class Meter:
         """This step gets its own border, also among steps timed together. Set in `border`."""
         self.switch_backward: Callable[[bool], None] = no_switch
         """Puts the hook on backward passes in or takes it out. Set with that hook."""
+        self.switch_copies = no_switch
+        """The same of the hook on copies of tensors."""
         self.counting = Counting()
         """Counts the steps, plain ones by itself."""
 
@@ -87,7 +90,10 @@ class Meter:
         self.asked: Asked = (0.0, 0.0)
         self.switch_backward(True)  # a forked child may have inherited it out
         self.look_every_s = LOOK_EVERY_S
+        self.look_at = inf
+        """The next step that is measured in full, …"""
         self.look_due_s = 0.0
+        """… or at this moment, where none is timed or steps have become much longer."""
         self.is_plain = False
         """One optimizer alone makes a step, of training calls alone."""
         self.mark: Mark = nothing
@@ -139,15 +145,14 @@ class Meter:
     def enter(self, symbol: Symbol, subject: Hashable = None) -> None:
         if self.mark is nothing:
             return
+        self.switch_copies(symbol in COPYING)
         before = self.phases.phase
         shown, phase = self.phases.feed(symbol, subject)
         if shown is not None:
             self.running.rename(shown)
         if phase is None:
             return
-        left = shown or before
-        if left in TIMED or phase in TIMED:
-            self._leave(left)
+        self._leave(shown or before)
         self.mark(phase)
         if phase == ROLLOUT:
             self._findings.note("acts")
@@ -180,15 +185,22 @@ class Meter:
 
     def open(self, *, is_on: bool, skips: bool = False) -> None:
         self.put_hooks_in()
+        self.switch_copies(False)
         self.mode, self.counted_from = IN_FULL if is_on else UNWATCHED, self.counting.steps
         self.counting.thread, self.counting.next_begun = None, False
         self.mark, self.is_plain = nothing, True
         if skips:
             self._count()
         else:
-            self.look_due_s = time.monotonic() + self._look_after_s()
+            now, every_s = time.monotonic(), self._look_after_s()
+            self.look_at, self.look_due_s = inf, now + every_s
             if self.mode.is_timed:
                 self._mark_with(self.running.begin())
+                self.look_at = self.running.sample.after(every_s, self.running.began_s)
+                self.look_due_s = now + LOOK_LAST_S
+
+    def is_look_due(self, step: int) -> bool:
+        return step >= self.look_at or time.monotonic() >= self.look_due_s
 
     def _look_after_s(self) -> float:
         every_s = self.look_every_s
@@ -288,6 +300,7 @@ class Meter:
             iterator=iterator,
             keeps_loss=self.mode.is_timed,
             border_at=self.border_at,
+            look_at=self.look_at,
             due_s=self.look_due_s,
         )
 

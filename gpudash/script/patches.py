@@ -9,7 +9,7 @@ from functools import partial, wraps
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.compiler import is_dynamo_compiling
 from torch.jit import _recursive as scripting
 from torch.optim import Optimizer
@@ -43,6 +43,7 @@ def patch(tracker: Tracker) -> None:
     _patch_scaler(tell)
     _patch_backward(meter, tell)
     _patch_loaders(meter, tell)
+    _patch_copies(meter, tell)
     hook_loaders()
     loader_workers.hook()
     _patch_save(tell)
@@ -144,6 +145,24 @@ def _patch_loaders(meter: Meter, tell: Tell) -> None:
 
     patching.at_undo(keep)
     patching.replace(_BaseDataLoaderIter, "__next__", counted)
+
+
+def _patch_copies(meter: Meter, tell: Tell) -> None:
+    """Have copies told behind a batch alone: a tensor's methods are called all over the place."""
+    ours = {
+        name: surrounded(getattr(Tensor, name), tell, "copy: begins", "copy: ends", takes=1)
+        for name in ("to", "cuda")
+    }
+
+    def switch(is_on: bool) -> None:  # noqa: FBT001  # the meter calls it by position
+        for name, hooked in ours.items():
+            if is_on and name not in vars(Tensor):
+                setattr(Tensor, name, hooked)
+            elif not is_on and vars(Tensor).get(name) is hooked:
+                delattr(Tensor, name)
+
+    patching.at_undo(lambda: switch(False))
+    meter.switch_copies = switch
 
 
 def _opening(tell: Tell, function: Callable[..., None]) -> Callable[..., None]:

@@ -22,7 +22,7 @@ from .loaders import Loaders
 from .meter import UNSAID, Amounts, Meter, nothing
 from .step_counts import StepCounts
 
-LOOK_EVERY_IN_JOB_S = 0.05
+LOOK_EVERY_IN_JOB_S = 0.06
 """Seconds between two looks with several ranks, where a slow one shows in its phases."""
 IDLE_EVERY_S = 0.05
 
@@ -127,7 +127,7 @@ class Steps:
         meter = self.meter
         meter.counting.steps += 1
         meter.counting.next_begun = False
-        if meter.steps == meter.border_at or time.monotonic() >= meter.look_due_s:
+        if meter.steps == meter.border_at or meter.is_look_due(meter.steps + 1):
             self._end()
 
     def stop_skipping(self) -> bool:
@@ -193,7 +193,7 @@ class Steps:
             steps_alike
             and not ("scaler" in known.facts or known.graphs or state == "passes")
             and not follower.backwards
-            and time.monotonic() < meter.look_due_s
+            and not meter.is_look_due(meter.steps + 2)  # else one alone would be counted
         )
 
     # ── what is no part of a step ───────────────────────────────────────────────────────

@@ -32,6 +32,7 @@ HANDLERS: Handlers = {
 HERE = frozenset(
     {
         "GradScaler: scales",
+        "copy: begins",
         "forward: begins",
         "eval: begins",
         "gpudash.step: ends",

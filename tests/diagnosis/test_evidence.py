@@ -15,6 +15,7 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.training import Phase
+from gpudash.snapshot import RankRow
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from tests.diagnosis.trainings import (
     CPU,
@@ -466,6 +467,10 @@ def test_a_rank_that_loads_slowly_is_named_and_the_loaders_levers_are_proposed_f
     found = ask(behind(step, **slow))
     assert found.title == "limited by rank 1"
     assert found.evidence[0] == "rank 1 is 60 % slow in its data loading"
+    told = changed(
+        step, ranks=tuple(RankRow(rank=one, values={"data_ms": 6.3 * one}) for one in (0, 1))
+    )
+    assert ask(behind(told, **slow)).evidence[0] == "rank 1 waits for data 6.30 of 10.0 ms"
     assert found.evidence[-1] == "the loader's levers may change that"
     gains = {one.lever: one.gain.high_pct for one in found.tries if one.gain is not None}
     assert gains["num_workers"] > 50

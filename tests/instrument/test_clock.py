@@ -322,7 +322,7 @@ def test_phases_are_measured_sometimes_and_ends_always(device: Device, *, pipeli
     measured = [phases_ms(step.values) for step in known]
     assert {step.values["device_ms"] for step in known} == {5}
     assert any(not phases_ms(step.values) for step in steps)
-    assert len(measured) == (3 if pipelined else 8)
+    assert len(measured) == (5 if pipelined else 10)
     assert all((took["prepare"], took["backward"]) == (1, 1) for took in measured)
     assert all(("overlap_ms" in step.values) == pipelined for step in known)
     assert device.recorded < 40 * 3  # of six or seven timestamps a step

@@ -148,6 +148,23 @@ def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_d
     assert {(one.rank, one.phase) for one in seen if one} == {(1, "data")}
 
 
+@pytest.mark.parametrize("each", [2, 4, 8])
+def test_a_rank_is_named_whose_loader_workers_have_so_many_batches_at_once(each):
+    stragglers, long_ms = fresh(), 300.0 * each
+    for number in range(1, 4000 // each):
+        waits_ms = 0.0 if number % each else long_ms
+        for rank in (0, 1):
+            named = "data_ms" if rank else "communication_ms"
+            values = {"forward_ms": 20.0, "communication_ms": 5.0, "data_ms": 0.0, named: waits_ms}
+            one = Step(
+                step=number, segment=0, finished_s=0.0, step_ms=25.0 + waits_ms, values=values
+            )
+            stragglers.take(rank, told(one))
+    named = stragglers.found()
+    assert (named.rank, named.phase, named.kind) == (1, "data", "persistent")
+    assert named.excess_ms == pytest.approx(300.0, rel=0.1)
+
+
 # ── changing ranks and unequal batches ──────────────────────────────────────
 
 
@@ -206,6 +223,17 @@ def test_steps_may_become_faster_and_skip_blocks_at_once():
     assert stragglers.found() is None
 
 
+@pytest.mark.parametrize("is_there", ["joins late", "dies"])
+def test_a_rank_that_trains_only_for_a_part_of_the_time_is_not_slow(is_there):
+    ranks = Ranks(4, seed=7)
+    stragglers = begin(ranks)
+    for rank, progress in ranks.train(40):
+        early = progress.until_s < 15.0
+        if rank != 3 or early == (is_there == "dies"):
+            stragglers.take(rank, progress)
+            assert stragglers.found() is None
+
+
 def test_clocks_of_nodes_are_not_compared():
     def told(rank, step):
         return changed(step, finished_s=step.finished_s + 5000.0 * rank)
@@ -254,6 +282,13 @@ def waits(*pct):
     return [(rank, one) for rank, one in enumerate(read) if pct[rank] is not None]
 
 
+def owned(**pct):
+    """Which shares of the host's time each rank reports: two a name."""
+    for rank in (0, 1):
+        values = {f"{name}_pct": shares[rank] for name, shares in pct.items()}
+        yield rank, Progress(until_s=0.0, steps=(), total_steps=0, total_samples=0, values=values)
+
+
 USUAL = reading(0, sm_clock_mhz=1980.0, throttle="none", temperature_c=60.0)
 CAPPED = reading(1, sm_clock_mhz=1410.0, throttle="sw_power_cap", temperature_c=61.0)
 HOT = reading(1, sm_clock_mhz=1980.0, throttle="hw_thermal_slowdown", temperature_c=88.0)
@@ -294,6 +329,24 @@ WHY = {
     "it alone": (waits(3.0, 48.0), "backward", MORE),
     "both": (waits(44.0, 48.0), "backward", ""),
     "it alone in a copy": (waits(3.0, 48.0), "copy", ""),
+    # so is what else has its host's time, if that explains half of the delay: 19 % here
+    "blocked": (
+        owned(blocked=(1.0, 18.0)),
+        "your_code",
+        "rank 1 waits off the CPU 18 % of the time, the others 1 %",
+    ),
+    "the garbage collector": (
+        owned(blocked=(1.0, 2.0), gc=(0.0, 17.0)),
+        "forward",
+        "rank 1 collects garbage 17 % of the time, the others 0 %",
+    ),
+    "batches made in the training's process": (
+        owned(unpack=(2.0, 17.0)),
+        "data",
+        "rank 1 makes or unpacks batches 17 % of the time, the others 2 %",
+    ),
+    "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
+    "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
     "it alone beside a clock": ([*SLOWER, *waits(3.0, 48.0)], "backward", CLOCK),
 }
 

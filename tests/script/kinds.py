@@ -376,6 +376,21 @@ def batch_of_another_device(toy):
             learn(model, optimizer, torch.randn(8, 8), torch.randint(2, (8,)))
 
 
+@shape(12)
+def own_code_before_and_behind_copies(toy):
+    model, optimizer = made()
+    rows = data().dataset
+    loader = DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
+    for _ in range(2):
+        for x in loader:
+            takes()
+            x.to("meta", copy=True)
+            x.to("meta")
+            takes()
+            learn(model, optimizer, torch.randn(8, 8), torch.randint(2, (8,)))
+    return {"hooked": "to" in vars(torch.Tensor)}
+
+
 @shape(20)
 def evaluates_in_training_mode(toy):
     model, optimizer = made()

@@ -269,7 +269,7 @@ def also(toy, action):
 
 def look(toy, collectives, _step):
     """Measure every step, and read the collectives while the model exists."""
-    toy.tracker.meter.clock._phases_every_s = 0.0
+    toy.tracker.meter.clock.sample.every_s = 0.0
     collectives.append(toy.tracker.collectives())
 
 

@@ -23,7 +23,7 @@ class Loader:
 class Tracker:
     """Notes what is left to the tracker."""
 
-    def __init__(self, *, border_at=0, due_s=float("inf"), keeps_loss=True):
+    def __init__(self, *, border_at=0, look_at=float("inf"), due_s=float("inf"), keeps_loss=True):
         self.counting, self.tally, self.loader = Counting(), StepCounts(), Loader()
         self.counting.steps = 10
         self.counting.begin(
@@ -33,6 +33,7 @@ class Tracker:
             iterator=weakref.ref(self.loader),
             keeps_loss=keeps_loss,
             border_at=border_at,
+            look_at=look_at,
             due_s=due_s,
         )
         self.left = []
@@ -80,7 +81,7 @@ def test_a_step_is_counted_and_the_next_one_has_not_begun():
     assert (tracker.counting.steps, tracker.counting.next_begun, tracker.left) == (11, False, [])
 
 
-@pytest.mark.parametrize("why", [{"border_at": 11}, {"due_s": 0.0}])
+@pytest.mark.parametrize("why", [{"border_at": 11}, {"look_at": 12}, {"due_s": 0.0}])
 def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     tracker = Tracker(**why)
     tracker.step_ends(None, (), {})

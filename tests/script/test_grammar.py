@@ -25,8 +25,16 @@ def phases_of(events):
     ("events", "phases"),
     [
         (
-            "waits, copies, trains A, returns, learns, has learned, updates, has updated",
+            "waits, has to copy, trains A, returns, learns, has learned, updates, has updated",
             "idle copy forward backward your_code optimizer your_code",
+        ),
+        (
+            "waits, has to copy, copies, has copied, copies, has copied, trains A, returns, learns",
+            "idle your_code copy copy your_code forward backward",
+        ),
+        (
+            "waits, has to copy, copies, has copied, updates",
+            "idle your_code copy your_code optimizer",
         ),
         (
             "has a batch, freezes E, returns, trains A, returns, learns",

@@ -52,6 +52,7 @@ def test_the_number_of_steps_is_exact(every, name, how):
         ("environment_between", "your_code"),
         ("slow_augmentation", "your_code"),
         ("batch_of_another_device", "copy"),
+        ("own_code_before_and_behind_copies", "your_code"),
         ("target_in_each_step", "frozen"),
         ("answers_prompts", "rollout"),
         ("target_computed_by_hand", "your_code"),

@@ -40,6 +40,8 @@ LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
+STILL = 0.5
+"""A slow rank's newest steps wait for this part of what it was found to wait at least."""
 ASK_PROFILE = "t profiles some steps and tells"
 T = TypeVar("T")
 
@@ -357,6 +359,15 @@ def _slow(now: Measured) -> Straggler:
     return _known(now.snapshot.straggler)
 
 
+def _slow_data_ms(now: Measured) -> float | None:
+    """Return how long the slow rank waits for its data, by its own messages."""
+    slow = now.snapshot.straggler
+    if slow is None or slow.phase != "data":
+        return None
+    own_ms = (row.values.get("data_ms") for row in now.snapshot.ranks if row.rank == slow.rank)
+    return next((ms for ms in own_ms if ms is not None and ms >= STILL * slow.excess_ms), None)
+
+
 def _longer(now: Measured) -> str:
     _only_if(_slow(now).others_wait_ms is None)
     return f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer"
@@ -391,6 +402,7 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "empties": lambda now: now.step.counts.get("device_frees", 0.0) >= 1 and not _ran_out(now),
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
+    "slow_data": lambda now: _slow_data_ms(now) is not None,
     "loader_evens": lambda now: (
         _slow(now).phase == "data" and "num_workers" in now.snapshot.settings
     ),
@@ -462,6 +474,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "rank": lambda now: f"rank {_slow(now).rank}",
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
+    "slow_data": lambda now: _ms(_slow_data_ms(now)),
     "longer": _longer,
     "slower": _slower,
     "in_phase": _in_phase,

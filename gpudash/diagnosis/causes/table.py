@@ -93,7 +93,8 @@ STRAGGLER = Limit(
 )
 SLOW_RANK = STRAGGLER._replace(
     clauses=(
-        "{rank} is {slower}",
+        "{rank} waits for data {slow_data} of {step} ms",
+        "{unless_slow_data}{rank} is {slower}",
         *STRAGGLER.clauses[1:3],
         "{if_loader_evens}the loader's levers may change that",
         "{unless_loader_evens}no lever evens that out",
