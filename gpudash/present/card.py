@@ -19,11 +19,14 @@ from workloads.levers import phrase
 
 WIDTH, HEIGHT = 1200.0, 630.0
 """The size in which pull requests and chats show a picture."""
+FLAT = 400.0
+"""Height of a banner."""
 LEFT, RIGHT = 60.0, 1140.0
 PLOT = 180.0
 """Where bars and axis begin, right of their labels."""
 TEXT, DIM, EDGE, GROUND = "#1c2128", "#5a6472", "#dfe3e8", "#ffffff"
 A, B = "#7d8a99", "#1f6fd0"
+"""Hues of both settings."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif"
 MONO = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
 WIDEST = 0.61
@@ -43,6 +46,7 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     found: str
     """Change and interval."""
+    proven: bool
     pairs: str
     change: float
     low: float
@@ -58,6 +62,11 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     control: str
     command: str
     """Empty if it is not known."""
+
+    @property
+    def hue(self) -> str:
+        """Of the second setting; that of the first unless there is a difference to be seen."""
+        return B if self.proven else A
 
     def of(self, word: str, unit: str = "ms") -> tuple[float, float] | None:
         """Return the values of both; None unless both are measured."""
@@ -83,6 +92,7 @@ def card_of(
     return _Card(
         claim=fmt.plain(_claim(what, shown)),
         found=change_of(shown),
+        proven=shown.proven,
         pairs=f"95 % interval {over}",
         change=change,
         low=low,
@@ -163,7 +173,7 @@ def _escaped(text: str) -> str:
 def picture(card: _Card) -> str:
     drawn = [
         element("rect", width=WIDTH, height=HEIGHT, fill=GROUND),
-        element("rect", width=12.0, height=HEIGHT, fill=B),
+        element("rect", width=12.0, height=HEIGHT, fill=card.hue),
         _text(card.claim, LEFT, 72, size=40, weight="bold"),
         _text(f"{card.found}, {card.pairs}", LEFT, 110, size=24, fill=DIM),
         *_rates(card, 148),
@@ -174,9 +184,38 @@ def picture(card: _Card) -> str:
         _text(card.control, LEFT, 546, size=19, fill=DIM),
         *_command(card.command, 566),
     ]
+    return _written(card, drawn, HEIGHT)
+
+
+def banner(card: _Card, note: str) -> str:
+    """Return a flat picture for the head of a page: a step of both settings on one scale."""
+    steps_ms = card.of("step") or (0.0, 0.0)
+    hosts_ms = card.of("host") or steps_ms
+    told = [f"{fmt.milliseconds(step_ms)} ms a step" for step_ms in steps_ms]
+    widest = max(*steps_ms, 1e-9)
+    rows = zip((150, 226), steps_ms, hosts_ms, strict=True)
+    paled = [
+        _paled(y, (RIGHT - PLOT) * step_ms / widest, 30, host_ms / max(step_ms, 1e-9))
+        for y, step_ms, host_ms in rows
+    ]
+    drawn = [
+        element("rect", width=WIDTH, height=FLAT, fill=GROUND),
+        element("rect", width=12.0, height=FLAT, fill=card.hue),
+        _text(card.claim, LEFT, 62, size=40, weight="bold"),
+        _text(f"{card.found}, {card.pairs} · {note}", LEFT, 98, size=24, fill=DIM),
+        *_rows(card, 124, steps_ms, told),
+        *paled,
+        _text("full colour: the host works; pale: it waits", PLOT, 276, size=16, fill=DIM),
+        *_gain(card, 314),
+        _text(" · ".join((*card.where, card.control)), LEFT, 380, size=19, fill=DIM),
+    ]
+    return _written(card, drawn, FLAT)
+
+
+def _written(card: _Card, drawn: Sequence[Element], height: float) -> str:
     about = f"{card.found}, {card.pairs}; {', '.join(card.where)}; {card.control}"
-    whole = svg(card.claim, about, drawn, WIDTH, HEIGHT, xmlns=NAMESPACE, font_family=FONT)
-    whole.attrib |= {"width": f"{WIDTH:.0f}", "height": f"{HEIGHT:.0f}"}
+    whole = svg(card.claim, about, drawn, WIDTH, height, xmlns=NAMESPACE, font_family=FONT)
+    whole.attrib |= {"width": f"{WIDTH:.0f}", "height": f"{height:.0f}"}
     return f"{tostring(whole, encoding='unicode')}\n"
 
 
@@ -204,19 +243,31 @@ def _bar(x: float, y: float, wide: float, high: float, fill: str) -> Element:
     return element("rect", x=x, y=y, width=max(wide, 2.0), height=high, fill=fill)
 
 
-SIDES = (("before", A), ("after", B))
-"""Name and colour of both settings."""
+def _paled(y: float, wide: float, high: float, kept: float) -> Element:
+    """Pale a bar but for its begin: one shape over another shows no seam."""
+    begin = wide * min(kept, 1.0)
+    return element(
+        "rect", x=PLOT + begin, y=y, width=wide - begin, height=high, fill=GROUND,
+        fill_opacity="0.6",
+    )  # fmt: skip
+
+
+SIDES = ("before", "after")
 
 
 def _rates(card: _Card, y: float) -> Iterator[Element]:
     rates = next((both for _, both, unit in card.figures if unit == card.unit), (None, None))
-    most = max(*(rate or 0.0 for rate in rates), 1e-9)
-    for (name, fill), label, rate in zip(SIDES, card.labels, rates, strict=True):
+    return _rows(card, y, rates, [f"{fmt.significant(rate)} {card.unit}" for rate in rates])
+
+
+def _rows(card: _Card, y: float, values: Sides, told: Sequence[str]) -> Iterator[Element]:
+    most = max(*(value or 0.0 for value in values), 1e-9)
+    rows = zip(SIDES, (A, card.hue), card.labels, values, told, strict=True)
+    for name, fill, label, value, text in rows:
         yield _text(name, LEFT, y + 16, fill=DIM)
         yield _text(label, PLOT, y + 16, room=600.0, weight="bold")
-        told = f"{fmt.significant(rate)} {card.unit}"
-        yield _text(told, RIGHT, y + 16, room=320.0, weight="bold", text_anchor="end")
-        yield _bar(PLOT, y + 26, (RIGHT - PLOT) * (rate or 0.0) / most, 30, fill)
+        yield _text(text, RIGHT, y + 16, room=320.0, weight="bold", text_anchor="end")
+        yield _bar(PLOT, y + 26, (RIGHT - PLOT) * (value or 0.0) / most, 30, fill)
         y += 76
 
 
@@ -239,11 +290,11 @@ def _gain(card: _Card, y: float) -> Iterator[Element]:
             f"{label} %" if tick == end else label,
             x(tick), y + 26, size=16, fill=DIM, room=110.0, text_anchor="middle",
         )  # fmt: skip
-    yield element("line", x1=x(ends[0]), x2=x(ends[1]), y1=y, y2=y, stroke=B, stroke_width=4)
+    yield element("line", x1=x(ends[0]), x2=x(ends[1]), y1=y, y2=y, stroke=card.hue, stroke_width=4)
     for at in (x(end) for end in ends if end < FARTHEST):
-        yield element("line", x1=at, x2=at, y1=y - 11, y2=y + 11, stroke=B, stroke_width=4)
+        yield element("line", x1=at, x2=at, y1=y - 11, y2=y + 11, stroke=card.hue, stroke_width=4)
     if card.change <= FARTHEST:
-        yield element("circle", cx=x(card.change), cy=y, r=8.0, fill=B)
+        yield element("circle", cx=x(card.change), cy=y, r=8.0, fill=card.hue)
 
 
 def _ticks(low: float, high: float) -> Sequence[float]:
@@ -263,17 +314,13 @@ def _steps(card: _Card, y: float) -> Iterator[Element]:
     legend = "one step: its dark part is the host's work" if hosts_ms else "one step"
     yield _text(legend, LEFT, y, fill=DIM)
     room = RIGHT - PLOT - 130
-    for (name, fill), step_ms, host_ms in zip(SIDES, steps_ms, hosts_ms or steps_ms, strict=True):
+    rows = zip(SIDES, (A, card.hue), steps_ms, hosts_ms or steps_ms, strict=True)
+    for name, fill, step_ms, host_ms in rows:
         y += 34
         yield _text(name, LEFT, y, fill=DIM)
         wide = max(room * step_ms / max(steps_ms), 2.0)
         yield _bar(PLOT, y - 18, wide, 24, fill)
-        if hosts_ms:  # what is left is paled: one shape over another shows no seam
-            begin = wide * min(host_ms / step_ms, 1.0)
-            yield element(
-                "rect", x=PLOT + begin, y=y - 18, width=wide - begin, height=24, fill=GROUND,
-                fill_opacity="0.6",
-            )  # fmt: skip
+        yield _paled(y - 18, wide, 24, host_ms / step_ms)
         yield _text(
             f"{fmt.milliseconds(step_ms)} ms", PLOT + wide + 10, y, room=120.0, weight="bold"
         )

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from gpudash.present.card import HEIGHT, WIDTH, card_of, markdown, picture
+from gpudash.present.card import FLAT, HEIGHT, WIDTH, A, B, banner, card_of, markdown, picture
 from tests.present.test_receipt import BF16, FUSED, RUN, WORKERS, changed
 from tests.tui.comparisons import judged_as
 
@@ -109,21 +109,26 @@ def numbers(one, *names):
 
 
 @pytest.mark.parametrize("values", EXTREMES)
-def test_everything_lies_in_the_picture(values):
-    whole = ET.fromstring(picture(card(**values)))
-    assert (whole.attrib["width"], whole.attrib["height"]) == ("1200", "630")
+@pytest.mark.parametrize(
+    ("drawn", "height"),
+    [(picture, HEIGHT), (lambda one: banner(one, "no edit to train.py"), FLAT)],
+    ids=["card", "banner"],
+)
+def test_everything_lies_in_the_picture(values, drawn, height):
+    whole = ET.fromstring(drawn(card(**values)))
+    assert (whole.attrib["width"], whole.attrib["height"]) == ("1200", f"{height:.0f}")
     for one in whole.iter(f"{SVG}rect"):
         x, y = (float(one.attrib.get(name, 0)) for name in "xy")
         wide, high = numbers(one, "width", "height")
         assert 0 <= x <= x + wide <= WIDTH
-        assert 0 <= y <= y + high <= HEIGHT
+        assert 0 <= y <= y + high <= height
         assert wide >= 0
     for one in whole.iter(f"{SVG}line"):
         assert all(0 <= x <= WIDTH for x in numbers(one, "x1", "x2"))
     for one in whole.iter(f"{SVG}text"):
         size = float(one.attrib["font-size"])
         x, y = numbers(one, "x", "y")
-        assert size <= y <= HEIGHT
+        assert size <= y <= height
         wide = 0.5 * size * len(one.text)
         assert x + wide * {"end": 0, "middle": 0.5}.get(one.attrib.get("text-anchor"), 1) <= WIDTH
 
@@ -153,6 +158,24 @@ def test_lengths_are_as_the_numbers():
         if one.attrib["height"] == "24" and "fill-opacity" not in one.attrib
     ]
     assert steps[0] / steps[1] == pytest.approx(47.6 / 12.7, rel=0.01)
+
+
+def test_no_difference_has_no_colour_of_a_win():
+    assert B in picture(card())
+    for unproven in (FUSED, changed(CLEAR, check_passed=False)):
+        text = picture(card(unproven))
+        assert A in text
+        assert B not in text
+
+
+def test_a_banner_has_both_steps_on_one_scale_and_its_note():
+    whole = ET.fromstring(banner(card(), "no edit to train.py"))
+    rows = [one for one in whole.iter(f"{SVG}rect") if one.attrib["height"] == "30"]
+    before, after = (float(one.attrib["width"]) for one in rows[:2])
+    assert before / after == pytest.approx(47.6 / 12.7, rel=0.01)
+    told = [one.text for one in whole.iter(f"{SVG}text")]
+    assert {"78.7 ms a step", "21.0 ms a step"} <= {*told}
+    assert told[1].endswith(" · no edit to train.py")
 
 
 def test_the_picture_needs_nothing_beside_it():
