@@ -322,6 +322,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     blocks: tuple[BlockShown, ...] = ()
     """The newest blocks, oldest first."""
     results: tuple[Result, ...] = ()
+    others: tuple[str, ...] = ()
+    """Other workloads of this run: steps and time so far are theirs too."""
     recording: RecordingStatus | None = None
     verdicts: tuple[ComparisonShown, ...] = ()
     """The concluded comparisons of this workload, oldest first."""

@@ -66,9 +66,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def as_text(entries: Sequence[Entry], others: Mapping[str, str]) -> str:
-    parts = [_workload(entry) for entry in entries]
+    told: set[str] = set()
+    parts = [_workload(entry, told) for entry in entries]
     parts.append(
-        "\n".join(["with --nproc N besides:", *(_lever(lever, {}) for lever in PROCESSES)])
+        "\n".join(["with --nproc N besides:", *(_lever(lever, {}, told) for lever in PROCESSES)])
     )
     parts += [plain(f"{name}: installed, from {value}") for name, value in others.items()]
     return "\n\n".join(parts)
@@ -82,18 +83,20 @@ def catalogue(entries: Sequence[Entry], others: Mapping[str, str]) -> Catalogue:
     )
 
 
-def _workload(entry: Entry) -> str:
+def _workload(entry: Entry, told: set[str]) -> str:
     default = " (default)" if entry.name == DEFAULT else ""
     head = [f"{entry.name}{default}: {entry.summary}", f"  source: {entry.source}"]
-    return "\n".join(head + [_lever(lever, entry.on_cpu) for lever in levers_of(entry)])
+    return "\n".join(head + [_lever(lever, entry.on_cpu, told) for lever in levers_of(entry)])
 
 
-def _lever(lever: Lever, on_cpu: Mapping[str, str]) -> str:
+def _lever(lever: Lever, on_cpu: Mapping[str, str], told: set[str]) -> str:
+    """Explain a lever where it stands first: `told` are the summaries so far."""
     own = f", on a CPU {on_cpu[lever.name]}" if lever.name in on_cpu else ""
     value = f"{lever.name} = {lever.default_text}{own}"
     head = f"  {value}   [{lever.valid}]   takes effect: {lever.effect}"
     indent = " " * 6
-    about = [lever.summary, f"Source: {lever.source}"]
+    about = [] if lever.summary in told else [lever.summary, f"Source: {lever.source}"]
+    told.add(lever.summary)
     lines = [
         textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent)
         for text in about

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -140,10 +141,14 @@ def examine() -> tuple[Check, ...]:
 
 
 def report(checks: tuple[Check, ...]) -> str:
-    width = max(len(check.name) for check in checks)
-    return "\n".join(
-        f"{MARKS[check.ok]:<2}  {check.name:<{width}}  {check.detail}" for check in checks
-    )
+    """Tell in one line what is not measured for one reason."""
+    by_reason = groupby(checks, key=lambda one: one.detail if one.ok is None else one.name)
+    named = [
+        (" to ".join(dict.fromkeys((same[0].name, same[-1].name))), same[0])
+        for same in ([*each] for _, each in by_reason)
+    ]
+    width = max(len(name) for name, _ in named)
+    return "\n".join(f"{MARKS[one.ok]:<2}  {name:<{width}}  {one.detail}" for name, one in named)
 
 
 def _configuration(found: Any) -> Check:

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -110,8 +110,6 @@ class UserTraining(StartedTraining):
         if self.interrupted:  # it has its signals
             self._held.signal(HAS_BEEN_ASKED)
             return
-        with suppress(OSError):  # it has ended by itself
-            self._place.end()
         session.stop()
 
     def wait(self) -> int:

@@ -117,7 +117,8 @@ def since(before: Counters, now: Counters) -> Counters:
 
 def _each(of: Callable[[float, float], float], one: Counters, other: Counters) -> Counters:
     pairs = zip(one, other, strict=True)
-    return Counters._make(None if a is None or b is None else of(a, b) for a, b in pairs)
+    values: list[Any] = [None if a is None or b is None else of(a, b) for a, b in pairs]
+    return Counters(*values)
 
 
 class HostTime:

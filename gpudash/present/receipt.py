@@ -40,7 +40,8 @@ def _title(snapshot: Snapshot) -> str:
     steps = f"{snapshot.total_steps:,} step{'s' * (snapshot.total_steps > 1)}"
     took = f"{steps}{watched} {fmt.minutes(snapshot.elapsed_s)}{device}"
     ranks = f", {len(snapshot.ranks)} ranks" if snapshot.ranks else ""
-    return fmt.plain(f"gpudash: {snapshot.workload}{ended or ','} {took}{ranks}")
+    names = " and ".join((*snapshot.others, snapshot.workload))
+    return fmt.plain(f"gpudash: {names}{ended or ','} {took}{ranks}")
 
 
 def _rate(snapshot: Snapshot) -> Iterator[str]:

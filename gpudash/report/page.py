@@ -105,7 +105,7 @@ def _limit(run: Replayed) -> Iterator[Element]:
         text = said(one)
         evidence = "; ".join(one.answer.evidence)
         strong = element("strong", text[:1].upper() + text[1:])
-        yield element("p", strong, f": {evidence}", class_="limit")
+        yield element("p", strong, f"; the last time: {evidence}", class_="limit")
 
 
 def _incomplete(run: Replayed) -> Iterator[Element]:

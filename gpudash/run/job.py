@@ -292,6 +292,8 @@ class TrainingJob(Source):
     def _stop(self) -> None:
         number = self.held.stops[min(self._stops, len(self.held.stops) - 1)]
         self._stops += 1
+        with suppress(OSError):  # it has ended by itself
+            self._place.end()
         self.held.signal(number)
         if number == SIGKILL:  # a killed launcher may leave its processes behind
             self._processes.kill()

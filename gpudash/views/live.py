@@ -209,6 +209,7 @@ class LiveView:
             asides=tuple(one for one in self._asides if one.at_s >= self._workload_began_s),
             blocks=tuple(self._blocks),
             results=self._results.results(live=self._trains and not self._in_blocks),
+            others=tuple(self._other_results),
             profiling=any(isinstance(one, Profile) for one in self._requests.values()),
             verdicts=tuple(verdicts),
             instruments_ms=self._instruments_ms(),

@@ -193,15 +193,21 @@ def test_the_own_cost_is_that_of_a_script_with_its_hooks(monkeypatch: pytest.Mon
     assert all(20_000 <= one_us < 25_000 for one_us in (average_us, phases_us))
 
 
-def test_the_report_is_one_aligned_line_a_check():
+def test_the_report_is_one_aligned_line_a_check_or_a_reason_why_some_cannot_be_measured():
     lines = report(
         (
             Check(name="python", ok=True, detail="3.11"),
             Check(name="NVML", ok=False, detail="not found"),
+            Check(name="memory", ok=None, detail="no GPU to read"),
+            Check(name="clocks", ok=None, detail="no GPU to read"),
             Check(name="power", ok=None, detail="no GPU to read"),
         )
     ).splitlines()
-    assert lines == ["ok  python  3.11", "no  NVML    not found", "–   power   no GPU to read"]
+    assert lines == [
+        "ok  python           3.11",
+        "no  NVML             not found",
+        "–   memory to power  no GPU to read",
+    ]
 
 
 @pytest.mark.parametrize(

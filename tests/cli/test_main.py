@@ -191,6 +191,8 @@ def test_list_names_every_lever_and_its_default(printed: Callable[..., str]) -> 
     text = printed("list")
     assert "encdec (default)" in text
     assert "pipelined = off   [off, on]   takes effect: next step" in text
+    assert text.count("  num_workers = ") > 1
+    assert text.count("Loader processes that make batches;") == 1  # it is explained once
     entry, *_ = json.loads(printed("list", "--json"))["workloads"]
     assert entry["name"] == "encdec"
     assert {lever["name"] for lever in entry["levers"]} >= {"pipelined", "batch_size", "data"}

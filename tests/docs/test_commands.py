@@ -140,3 +140,8 @@ def test_the_pages_have_commands() -> None:
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 700
+
+
+def test_the_pages_that_are_written_by_hand_stay_short() -> None:
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "reference"]
+    assert sum(len(page.read_text(encoding="utf-8").split()) for page in pages) <= 22_000

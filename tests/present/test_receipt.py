@@ -78,6 +78,11 @@ def test_a_run_is_told_in_eight_lines():
     ]
 
 
+def test_workloads_that_were_trained_one_after_another_are_all_named():
+    first, *_ = receipt(changed(RUN, workload="augment", others=("encdec",)))
+    assert first == "gpudash: encdec and augment, 34,730 steps in 21:40 on NVIDIA H200"
+
+
 def test_a_single_lever_is_told_by_the_scripts_own_line():
     own = OwnLine("train.py:30", "x", "loader = DataLoader(data, num_workers=4)")
     asked = []

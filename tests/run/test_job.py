@@ -389,9 +389,11 @@ DEAF = (
 def test_it_ends_as_by_ctrl_c_and_harder_only_when_asked_again(run):
     watched = run("-c", DEAF)
     watched.until(lambda: watched.lines() == ["ready"])
+    assert not watched.place.is_ending
     for said in (["ready", "2"], ["ready", "2", "15"]):
         watched.source.send(Stop(id=len(said)))
         watched.until(lambda said=said: watched.lines() == said)
+        assert watched.place.is_ending  # so that it leaves no traceback of the interrupt
     assert watched.source.ended() is None
     watched.source.send(Stop(id=9))
     assert watched.end() == "train.py was killed by SIGKILL"

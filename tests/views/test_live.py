@@ -421,6 +421,7 @@ def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
     shown = watched.now()
     assert shown.series.at_s[0] > before.series.at_s[-1]
     assert [(row.workload, row.number) for row in shown.results] == [("augment", 1)]
+    assert shown.others == ("encdec",)
     watched.feed(starting(watched.run.now_s, PLAN))
     of_before = [(row.configuration, row.steps) for row in before.results]
     assert [(row.configuration, row.steps) for row in watched.now().results] == of_before

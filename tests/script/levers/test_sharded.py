@@ -34,9 +34,9 @@ def test_tf32_is_moved_without_a_rehearsal_which_the_other_ranks_would_have_to_j
     moved = of(None)
     assert moved.settings["precision"] == "fp32"
     move(moved, precision="tf32")
-    assert torch.get_float32_matmul_precision() == "high"
+    assert torch.backends.cuda.matmul.fp32_precision == "tf32"
     move(moved, precision="fp32")
-    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.backends.cuda.matmul.fp32_precision != "tf32"
 
 
 @pytest.mark.parametrize("lever", [{"precision": "bf16"}, {"grad_sync": "last"}], ids=str)
