@@ -126,6 +126,7 @@ def train(names, *, together=False, slowly=False):
     toy = watched()
     if together:
         use(Passing(TICK_MS))
+        meter.instruments = Passing(SHORT_TICK_MS).instruments
     if slowly:
         use(clock := Passing(SHORT_TICK_MS), timestamps)
         meter.instruments = clock.instruments
