@@ -9,13 +9,15 @@ from rich.cells import cell_len
 from textual.app import App
 from textual.geometry import Size
 
+from gpudash.diagnosis.causes import table
+from gpudash.diagnosis.causes.cause import Limit
 from gpudash.diagnosis.headline import Headline
 from gpudash.diagnosis.lanes import lane
 from gpudash.present.cells import width_of
 from gpudash.protocol.answer import Part
 from gpudash.protocol.readings import HostReading, Job, OtherJobs
 from gpudash.snapshot import Marker, RankRow, Snapshot
-from gpudash.tui.widgets.answer import AnswerStrip, printed, spread, start_stages
+from gpudash.tui.widgets.answer import LIMIT_INKS, AnswerStrip, printed, spread, start_stages
 from tests.diagnosis.trainings import (
     CPU,
     ask,
@@ -105,6 +107,13 @@ def test_a_limit_is_a_band_in_its_hue_and_its_key_a_cap_and_nothing_else_is_fill
     filled = [[ink for text, ink in row if ink.startswith(("band-", "cap"))] for row in rows]
     assert filled == [["band-rate"], [], ["cap"]]
     assert width_of(rows[0][:1]) == width
+
+
+def test_every_limit_has_a_hue_for_its_band():
+    rows = (one for name, one in vars(table).items() if not name.startswith("_"))
+    limits = {one for row in rows for one in (row if type(row) is tuple else (row,))
+              if isinstance(one, Limit)}  # fmt: skip
+    assert {one.word for one in limits} - LIMIT_INKS.keys() == {"none", "unknown"}
 
 
 def test_the_rates_stand_at_the_right_and_give_way_to_the_first_evidence():

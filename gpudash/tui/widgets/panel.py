@@ -118,8 +118,7 @@ def gutter_of(width: int) -> int:
 
 def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
     """Return what time a chart shows: `last 2 min`, or where it ends if it does not follow."""
-    length_s = time_range.length_s
-    length = f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
+    length = _length(time_range)
     if view.end_s is not None:
         return f"{length} to {fmt.minutes(view.end_s)}"
     return f"last {length}" if live else f"{length} to {fmt.minutes(time_range.end_s)}"
@@ -128,10 +127,13 @@ def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
 def ends_of(time_range: TimeRange, view: TimeView, *, live: bool) -> tuple[str, str]:
     """Return the moments at both ends of a chart: how long ago, or when if it does not follow."""
     if view.end_s is None and live:
-        length_s = time_range.length_s
-        ago = f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
-        return f"−{ago}", "now"
+        return f"−{_length(time_range)}", "now"
     return fmt.minutes(max(time_range.begin_s, 0.0)), fmt.minutes(time_range.end_s)
+
+
+def _length(time_range: TimeRange) -> str:
+    length_s = time_range.length_s
+    return f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
 
 
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
