@@ -70,8 +70,11 @@ def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torc
     assert found["limit"] in ("data", "cores")  # beside other tests it may have too few
     data = next(one for one in found["parts"] if one["part"] == "data")
     assert data["high_ms"] < found["step_ms"]
-    low = found["slopes"]["loader"]["low"]  # how much depends on what else runs
-    assert not found["proven"] or (found["limit"] == "data" and low > 0)
+    is_crowded = any("other jobs" in clause for clause in found["evidence"])
+    is_seen = found["slopes"]["loader"]["low"] > 0  # how much depends on what else runs
+    assert is_crowded or is_seen
+    assert is_crowded or found["proven"] is (found["limit"] == "data")
+    assert is_seen or not found["proven"]
     why_not = found["slopes"]["device"]["why_not"]
     assert why_not == "the training is on a CPU, where the host computes"
     first = found["proposals"][0]
@@ -98,8 +101,7 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
     assert any(line.startswith("  CPU: data wait ") for line in lines)
     (data,) = [line for line in lines if line.startswith("    data ")]
     assert data.endswith("–")  # nothing was slowed
-    proposes = any("try num_workers 1 → " in line for line in lines)
-    assert proposes or first.startswith("limited by other jobs; ")
+    assert any("try num_workers 1 → " in line for line in lines)
     line = TRAIN[: TRAIN.index("time.sleep(own_s)")].count("\n") + 1
     assert any(one.endswith(f"train.py:{line} augment") for one in lines)
 

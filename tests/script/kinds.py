@@ -364,14 +364,17 @@ def slow_augmentation(toy):
             learn(model, optimizer, x, y)
 
 
+def on_another_device():
+    """Stands for a GPU: the batches are on the device `meta`."""
+    rows = data().dataset
+    return DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
+
+
 @shape(12)
 def batch_of_another_device(toy):
-    """Stands for a GPU: the batches are on the device `meta`."""
     model, optimizer = made()
-    rows = data().dataset
-    loader = DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
     for _ in range(2):
-        for _ in loader:
+        for _ in on_another_device():
             takes()
             learn(model, optimizer, torch.randn(8, 8), torch.randint(2, (8,)))
 
@@ -379,10 +382,8 @@ def batch_of_another_device(toy):
 @shape(12)
 def own_code_before_and_behind_copies(toy):
     model, optimizer = made()
-    rows = data().dataset
-    loader = DataLoader(rows, 8, collate_fn=lambda batch: default_collate(batch)[0].to("meta"))
     for _ in range(2):
-        for x in loader:
+        for x in on_another_device():
             takes()
             x.to("meta", copy=True)
             x.to("meta")
