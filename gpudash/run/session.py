@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 import gpudash
+from gpudash.availability import NOTHING_RUNS
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import Experiment
 from gpudash.compare.slowing import SlowingTrial
@@ -191,7 +192,7 @@ class Session(SessionThread):
         With `every_step` its log has a record of each step. Raises UsageError, RecordingError.
         """
         if self._ended.is_set():
-            raise RecordingError("nothing is running to record: restart the training first")
+            raise RecordingError(NOTHING_RUNS["record"].reason)
         if self._sinks.holds(name, str(target)):
             raise RecordingError(f"{shown(target)} is being recorded")
         origin = self._origin(every_step=every_step)

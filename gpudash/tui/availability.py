@@ -1,39 +1,13 @@
-"""What cannot be done now, and why: screen, palette, footer and requests ask the same rules."""
+"""What each key's action asks of a run; where it cannot be now, the keys that help are named."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from gpudash import format as fmt
-from gpudash.offers import refusal
+from gpudash import availability as rules
+from gpudash.availability import WHY_NOT, Requests, Unavailable
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, trains
+from gpudash.snapshot import Snapshot
 from gpudash.tui.keys import KEYS, TIMELINE_KEYS, key_for
 
-RECORDED = "a recording is shown"
-INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
-WHY_NOT: dict[Ability, str] = {
-    "levers": "the levers of this run cannot be changed",
-    "pause": "this run cannot be paused",
-    "restart": "this run cannot be restarted",
-    "blocks": "no A/B can be run here",
-    "record": "this run cannot be recorded",
-    "profile": "this run cannot be profiled",
-    "memory": "who owns memory is not recorded here",
-    "leave": "this run ends with its dashboard",
-    "type": "nothing can be typed into this run",
-}
-"""The reason shown if a run's source does not accept a request."""
-NOTHING_RUNS: dict[Ability | None, str] = {
-    "blocks": "nothing is running to compare; press {restart} first",
-    "memory": "nothing is running",
-    "pause": "nothing is running; press {restart} to restart",
-    "profile": "nothing is running to profile; press {restart} first",
-    "record": "nothing is running to record; press {restart} first",
-}
-PROFILES: dict[Ability | None, str] = {
-    "memory": "a profile is being made: ask for memory afterwards",  # it would end the profile
-    "profile": "a profile is being made",
-}
 _KEYS = (*TIMELINE_KEYS, *KEYS)
 NEEDS: dict[str, Ability | None] = {
     **{ability: ability for ability in WHY_NOT},
@@ -42,28 +16,6 @@ NEEDS: dict[str, Ability | None] = {
 }
 """What each action asks of a run; a request without an action has the name of the ability."""
 LEVERS = {key.action: key.lever for key in _KEYS}
-
-
-class Unavailable(NamedTuple):
-    """Why an action is not possible."""
-
-    reason: str
-    stays: bool = False
-    """Whether its key keeps its place in a narrow footer: soon it is possible again."""
-
-
-class Requests(NamedTuple):
-    """What the user has asked for, which a snapshot may not have yet."""
-
-    comparing: bool = False
-    pausing: bool = False
-    profiling: bool = False
-    edits: frozenset[str] = frozenset({"undo", "redo"})
-    """The ways in which there is a lever change to go."""
-    proposes: bool = True
-    """Whether the answer that is shown proposes a lever."""
-    pipelines: bool = True
-    """Whether pipelining has an effect on this device."""
 
 
 def availability(
@@ -79,89 +31,8 @@ def why_not(
 ) -> Unavailable | None:
     """`lever` is the one that the action is about, if its key does not say so."""
     need, lever = NEEDS.get(action), lever or LEVERS.get(action, "")
-    action = action.removeprefix("screen.")
-    if action == "timeline" and snapshot.profile is not None:
-        return None  # an existing profile can always be shown
-    never = (need and unable(need, snapshot)) or (lever and _fixed(lever, snapshot))
-    if never:
-        return Unavailable(never)
-    if action == "compare" and requests.comparing:
-        return None  # it ends the A/B
-    rules = (
-        *_without_verdict(action, snapshot, requests),
-        *_at_present(need, snapshot, requests),
-        *_without_use(action, snapshot, requests),
-    )
-    return next(iter(rules), None)
-
-
-def unable(ability: Ability, snapshot: Snapshot) -> str | None:
-    """Return why a run does not accept such requests, also in its present state."""
-    reason = _why_it_cannot(ability, snapshot) if runs_on(snapshot) else None
-    if reason is not None or ability in snapshot.can:
-        return reason
-    return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
-
-
-def _why_it_cannot(ability: Ability, snapshot: Snapshot) -> str | None:
-    script = fmt.plain(snapshot.workload)
-    if ability == "restart":
-        return f"{script} is not ours to restart"
-    if snapshot.state in ENDED:
-        return f"{script} has ended"
-    if ability in ("levers", "blocks") and not snapshot.levers:
-        return "levers are known from the first training step on"
-    if ability in ("pause", "profile", "memory") and snapshot.state == "starting":
-        return f"{script} has trained no step so far"
-    if ability == "pause" and snapshot.ranks:
-        return "several ranks are not paused: in a pause their collectives would time out"
-    return None
-
-
-def _fixed(lever: str, snapshot: Snapshot) -> str | None:
-    """Return why a lever cannot be changed in this training, after its name; None if it can."""
-    reason = refusal(lever, snapshot.levers if snapshot.found else ())
-    return f"{lever}: {fmt.plain(reason)}" if reason else None
-
-
-def _without_verdict(action: str, snapshot: Snapshot, requests: Requests) -> Iterator[Unavailable]:
-    judges = action in ("card", "go_back", "keep", "more_pairs")
-    if judges and requests.comparing:
-        yield Unavailable("the A/B has no verdict yet")
-    if (judges or action == "new_starts") and snapshot.comparison is None:
-        yield Unavailable("no A/B has been run here")
-
-
-def _at_present(
-    need: Ability | None, snapshot: Snapshot, requests: Requests
-) -> Iterator[Unavailable]:
-    if snapshot.state in ENDED and need in NOTHING_RUNS:
-        yield Unavailable(NOTHING_RUNS[need].format(restart=key_for("restart")))
-    if requests.profiling and need in PROFILES:
-        yield Unavailable(PROFILES[need], stays=True)
-    if requests.pausing and need == "profile":
-        yield Unavailable(f"the training is paused; {key_for('pause')} resumes it", stays=True)
-    if requests.comparing and need in ("levers", "blocks", "profile"):  # a change would end it
-        slowing = snapshot.slowing is not None and not snapshot.slowing.is_over
-        what = "a proof by slowing" if slowing else "an A/B"
-        busy = f"{what} is running; {key_for('compare')} ends it"
-        yield Unavailable(busy, stays=need == "profile")
-    if need == "blocks" and not trains(snapshot):
-        needed = "an A/B needs a running training"
-        yield Unavailable(f"{needed}; it is {doing_now(snapshot)}", stays=True)
-
-
-def _without_use(action: str, snapshot: Snapshot, requests: Requests) -> Iterator[Unavailable]:
-    match action:
-        case "new_row" if snapshot.state in ENDED:
-            ended = fmt.plain(snapshot.workload) if runs_on(snapshot) else "the training"
-            yield Unavailable(f"{ended} has ended: a new row would stay empty")
-        case "prove" if snapshot.answer is None or snapshot.answer.step_ms is None:
-            yield Unavailable("there is no answer yet that could be proven")
-        case "try_it" if not requests.proposes:
-            compares = f"press {key_for('compare')} to compare the one under the cursor"
-            yield Unavailable(f"the answer proposes no lever now; {compares}", stays=True)
-        case "undo" | "redo" if action not in requests.edits:
-            yield Unavailable(f"there is no lever change to {action}", stays=True)
-        case "pipelining" if not requests.pipelines:
-            yield Unavailable("pipelined needs a GPU: it does nothing here", stays=True)
+    why = rules.why_not(action.removeprefix("screen."), snapshot, requests, need, lever)
+    if why is None or not why.then:
+        return why
+    keys = {name: key_for(name) for name in ("restart", "pause", "compare")}
+    return why._replace(reason=f"{why.reason}; {why.then.format(**keys)}")

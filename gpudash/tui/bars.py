@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from gpudash import format as fmt
+from gpudash.availability import Requests
 from gpudash.present.axes import latest
 from gpudash.present.cells import Cell, cell
 from gpudash.protocol.session import Playback
@@ -16,7 +17,7 @@ from gpudash.snapshot import (
     silence,
     unreadable,
 )
-from gpudash.tui.availability import Requests, availability
+from gpudash.tui.availability import availability
 from gpudash.tui.keys import KEYS, Key, by_focus, key_for
 from workloads.levers import phrase
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 
+from gpudash.availability import Requests
 from gpudash.diagnosis.headline import Headline, headline
 from gpudash.errors import GpudashError, RecordingError, UsageError
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Listener, Snapshot
 from gpudash.tui.ab_control import AbControl
-from gpudash.tui.availability import Requests
 from gpudash.tui.keys import PROFILED_STEPS
 from gpudash.tui.lever_control import LeverControl, Way
 from gpudash.tui.run_state import Quiet, Request, RunState

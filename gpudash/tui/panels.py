@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gpudash.availability import RECORDED
 from gpudash.present.axes import TimeView
 from gpudash.snapshot import Snapshot
 from gpudash.tui import bars
 from gpudash.tui.arrangement import PanelChoice, is_roomy
-from gpudash.tui.availability import RECORDED
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import Mail
 from gpudash.tui.keys import Key

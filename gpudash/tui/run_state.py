@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, 
 
 import msgspec
 
+from gpudash.availability import Requests
 from gpudash.errors import UsageError
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.commands import Plan
@@ -16,7 +17,7 @@ from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.session import ComparisonShown, Playback
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, runs_on
-from gpudash.tui.availability import Requests, why_not
+from gpudash.tui.availability import why_not
 
 if TYPE_CHECKING:  # the first frame does not wait for them
     from gpudash.run.replay import Player

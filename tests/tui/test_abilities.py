@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gpudash.availability import WHY_NOT, Requests
 from gpudash.present.cells import fitting
-from gpudash.tui.availability import WHY_NOT, Requests
 from gpudash.tui.bars import footer
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from gpudash.availability import Requests
 from gpudash.present.cells import fitting
-from gpudash.tui.availability import Requests
 from gpudash.tui.bars import footer
 from gpudash.tui.keys import KEYS, REPLAY_KEYS, TIMELINE_KEYS
 from tests.tui import scenes, scripts

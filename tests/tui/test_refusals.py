@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from gpudash.availability import INSTEAD, RECORDED, WHY_NOT
 from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import ENDED
-from gpudash.tui.availability import INSTEAD, RECORDED, WHY_NOT
 from gpudash.tui.keys import KEYS
 from tests.tui import scripts
 from tests.tui.comparisons import CONCLUDED, compared, comparing

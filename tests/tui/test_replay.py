@@ -6,12 +6,12 @@ from itertools import product
 import msgspec
 import pytest
 
+from gpudash.availability import RECORDED
 from gpudash.format import minutes
 from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice
-from gpudash.tui.availability import RECORDED
 from gpudash.tui.panels import View
 from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
 from tests.tui.driving import dashboard, showing, still

@@ -6,6 +6,7 @@ from itertools import pairwise
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
+from gpudash.availability import unable
 from gpudash.diagnosis.headline import Headline
 from gpudash.present.axes import TimeView
 from gpudash.present.cells import Parts, width_of
@@ -14,7 +15,6 @@ from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
 from gpudash.snapshot import Snapshot, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
-from gpudash.tui.availability import unable
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel

@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from gpudash import format as fmt
+from gpudash.availability import unable
 from gpudash.compare.starts import host_share, of_one_start
 from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted, rule
 from gpudash.present.history import Table, history_rows, table_of
@@ -13,7 +14,6 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
-from gpudash.tui.availability import unable
 from gpudash.tui.bars import button
 from gpudash.tui.keys import key_for
 from gpudash.tui.preferences import Tab
