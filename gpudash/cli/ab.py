@@ -1,85 +1,297 @@
-"""`gpudash ab`."""
+"""`gpudash ab`: compare in one start of a training, or in several, and say what was found."""
 
-from gpudash.cli.options import (
-    FileName,
-    add_energy,
-    add_json,
-    add_price,
-    add_quiet,
-    add_switch,
-    add_training_options,
-    add_whole,
-    percent,
+import argparse
+from collections.abc import Callable, Collection, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpudash.cli.ab_report import (
+    StartFinding,
+    StartFindings,
+    check_card,
+    document,
+    lines,
+    write_card,
 )
-from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.headless import News, interruptions
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
+from gpudash.cli.options import COMMAND_LINE
+from gpudash.cli.plan import compared_values
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
-from gpudash.errors import Exit
+from gpudash.compare.paired_t import Estimate, holds_zero
+from gpudash.compare.starts import FEWEST_STARTS
+from gpudash.errors import Exit, GpudashError, UsageError
+from gpudash.format import change
+from gpudash.levers.known import OF_FROZEN
+from gpudash.offers import check_for_script, refusal
+from gpudash.protocol.training import SCRIPT, Lever
+from gpudash.run.session import Session
+from gpudash.run.user_command import understand
+from gpudash.snapshot import Snapshot, silence
+from workloads.levers import LeverError, find
 
-MOST_STARTS = 100
+# ── one start ───────────────────────────────────────────────────────────────────────────
 
 
-def add_arguments(parser: Parser) -> None:
-    add_training_options(parser)
-    question = parser.add_argument_group("comparison")
-    what = question.add_mutually_exclusive_group(required=True)
-    what.add_argument("--lever", metavar="NAME=A,B", help="what to compare; see gpudash list")
-    cost = "compare gpudash's own instruments on and off: what measuring costs"
-    add_switch(what, "--no-instruments", cost)
-    pairs = f"pairs of blocks at most ({PAIRS}), or in each of several starts ({PAIRS_OF_A_START})"
-    add_whole(question, "--pairs", 2, 10_000, pairs)
-    question.add_argument(
-        "--within",
-        type=percent("--within"),
-        metavar="P%",
-        help="know the change to ± this; by default to a quarter of it, or 1%% if more",
+class Start(NamedTuple):
+    """Which start of the training a comparison is in."""
+
+    number: int = 1
+    of: int = 1
+
+    @property
+    def name(self) -> str:
+        return f"start {self.number} of {self.of}"
+
+    @property
+    def one_of_several(self) -> str:
+        """Its name, empty for the only start."""
+        return self.name if self.of > 1 else ""
+
+    def asks(self, question: Question) -> Question:
+        """Each start has its own order of blocks."""
+        return replace(question, seed=self.number - 1)
+
+
+class Trial(NamedTuple):
+    """A comparison in one start of the training, and how that ended."""
+
+    comparison: Comparison | None
+    """None if the training never got that far."""
+    ended: Ended
+
+
+def of_instruments(arguments: argparse.Namespace) -> Question:
+    """Return the question without a lever: the cost of gpudash's own instruments."""
+    if arguments.energy and arguments.no_instruments:
+        raise UsageError("--energy does not go with --no-instruments: its blocks are timed alone")
+    alone = arguments.starts == 1
+    pairs = arguments.pairs or (PAIRS if alone else PAIRS_OF_A_START)
+    precision = arguments.within if alone else None
+    return Question(
+        lever=INSTRUMENTS,
+        a="on",
+        b="off",
+        pairs=pairs,
+        precision=precision,
+        fixed=not alone,
+        energy=arguments.energy,
     )
-    starts = "start the training N times, and judge over the starts (1)"
-    add_whole(question, "--starts", 1, MOST_STARTS, starts, 1)
-    add_energy(question)
-    result = parser.add_argument_group("output")
-    add_price(result)
-    add_json(result)
-    add_quiet(result)
-    codes = (
-        f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference is shown, "
-        f"{Exit.SLOWER:d} if it is slower"
-    )
-    add_switch(result, "--exit-code", codes)
-    result.add_argument(
-        "--card",
-        type=FileName("--card"),
-        metavar="FILE",
-        help="write the verdict for a pull request: FILE.svg is a picture, FILE.md is Markdown",
-    )
-    add_switch(result, "--force", "overwrite an existing card")
 
 
-VERB = Verb(
-    name="ab",
-    also="gpudash ab [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
-    details=lambda: (
-        "Both values are measured in interleaved blocks of one training.\n"
-        "docs/concepts/statistics.md says how, and why so.\n"
-        "A command of yours is ended once there is a verdict: as by Ctrl-C, after 10 s by "
-        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error.\n"
-        "With --starts the same command runs anew for each start, one after the other: what it "
-        "writes is written again."
-    ),
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash ab encdec --lever pipelined=off,on", "is pipelining faster here?"),
-        ("gpudash ab --lever num_workers=2,8 train.py", "more loader workers in a script?"),
-        (
-            "gpudash ab encdec --lever pipelined=off,on --starts 4",
-            "does it hold at the next start?",
-        ),
-        ("gpudash ab encdec --lever pipelined=off,on --card ab.svg", "… as a picture"),
-        ("gpudash ab encdec --lever pipelined=off,on --energy --price 2.75", "… and what it saves"),
-        ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
-    ),
-    exits=tuple(Exit),
-    meanings={Exit.DONE: "done; with --exit-code: B is faster"},
-    configuration="obeyed",
-    user_command="or workload",
-    module="gpudash.cli.ab_starts",
-)
+def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
+    """Raise UsageError or LeverError before anything starts, as far as the levers are known."""
+    moved = [] if arguments.lever is None else [arguments.lever.partition("=")[0]]
+    training = training_of(arguments, moved, "compared")
+    known = _known(training, arguments)
+    if known is not None and arguments.lever is not None:
+        settings = training.plan.settings | {known.lever: known.a}
+        training = training._replace(plan=replace(training.plan, settings=settings))
+
+    def trial(start: Start) -> Trial:
+        def begin(session: Session, news: News) -> _Comparing:
+            return _Comparing(session, news, arguments, start, known)
+
+        course, ended = measure(training, arguments, begin)
+        if ended.interrupted and course.comparison is not None:
+            course.comparison.cancel("interrupted")
+        return Trial(course.comparison, ended)
+
+    return trial
+
+
+def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question | None:
+    """Return None if the training says its levers only while it runs."""
+    if training.levers is not None:
+        return question_of(arguments, training.levers)
+    of_instruments(arguments)
+    if arguments.lever is not None:
+        name, _, values = arguments.lever.partition("=")
+        _check_two(arguments.lever, values.split(","))
+        check_for_script(name, values.split(","))
+    return None
+
+
+def question_of(
+    arguments: argparse.Namespace, levers: Collection[Lever], *, of_script: bool = False
+) -> Question:
+    """Raise UsageError or LeverError for what cannot be compared here."""
+    question = of_instruments(arguments)
+    if arguments.lever is None:
+        return question
+    lever, a, b = two_values(levers, arguments.lever, of_script=of_script)
+    return replace(question, lever=lever.name, a=a, b=b, short_runs=lever.rebuilds)
+
+
+def two_values(
+    levers: Collection[Lever], text: str, *, of_script: bool = False
+) -> tuple[Lever, str, str]:
+    """Return lever, A and B of `NAME=A,B`: equal for an A/A comparison of a workload."""
+    name, _, listed = text.partition("=")
+    values = listed.split(",")
+    offered = [one.name for one in levers]
+    if name in (*offered, *OF_FROZEN) and (why := refusal(name, levers)) is not None:
+        raise UsageError(f"lever {name} cannot be moved here: {why}")
+    lever = find((one for one in levers if one.refusal is None), name)
+    for value, why in lever.impossible:
+        if value in values:
+            raise UsageError(f"lever {name} cannot be moved to {value} here: {why}")
+    if of_script:
+        values = [lever.default if one == SCRIPT else one for one in values]
+    values = compared_values("--lever", text, lever, values)
+    _check_two(text, values)
+    a, b = values
+    if of_script and a == b:
+        raise UsageError(f"lever {name} is {a} in the script already; an A/B needs another value")
+    return lever, a, b
+
+
+def _check_two(text: str, values: Collection[str]) -> None:
+    if len(values) != 2:
+        raise UsageError(f"--lever {text} is not valid; valid: NAME=A,B with two values")
+
+
+class _Comparing(Course):
+    """Compares once the training's levers are known."""
+
+    def __init__(
+        self,
+        session: Session,
+        news: News,
+        arguments: argparse.Namespace,
+        start: Start,
+        known: Question | None,
+    ) -> None:
+        super().__init__(session, news)
+        self._arguments, self._start, self._known = arguments, start, known
+        self.comparison: Comparison | None = None
+
+    def stages(self) -> Iterator[bool]:
+        yield from self.await_levers()
+        levers = self.news.snapshot.levers
+        question = self._known or question_of(self._arguments, levers, of_script=True)
+        comparison = self.comparison = Comparison(self._start.asks(question))
+        self.session.conduct(comparison)
+        while not comparison.done:
+            yield False
+
+    def line(self, snapshot: Snapshot) -> str:
+        return ", ".join(filter(None, (self._start.one_of_several, progress_line(snapshot))))
+
+
+def missing(trial: Trial, start: Start) -> int | None:
+    """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
+    comparison, ended = trial
+    one = start.one_of_several
+    if comparison is None:
+        return ended.without("verdict", start=one)
+    if comparison.verdict is not None and (comparison.is_whole or ended.failed is None):
+        return None
+    code = Exit.REFUSED if comparison.refused else Exit.FAILED
+    return ended.without("verdict", comparison.failure, code, start=one)
+
+
+def progress_line(snapshot: Snapshot) -> str:
+    shown = snapshot.comparison
+    if shown is None:
+        return f"{snapshot.workload}: {snapshot.status_line}"
+    line = f"{shown.lever}: {shown.a} or {shown.b}? {shown.pairs}/{shown.planned_pairs} pairs"
+    if shown.change is not None and shown.low is not None:
+        line += f", {change(shown.change, shown.low, shown.high)}"
+    return ", ".join([line, *silence(snapshot)])
+
+
+# ── one or several ──────────────────────────────────────────────────────────────────────
+
+
+def main(arguments: argparse.Namespace) -> int:
+    check_card(arguments)
+    trial = trial_of(arguments)
+    if arguments.starts > 1:
+        if arguments.set_by.get("ab.within") == COMMAND_LINE:
+            raise UsageError(
+                "--within does not go with --starts: how narrow the interval is, the starts decide"
+            )
+        _announce(arguments)
+    return conclude(findings(trial, arguments), arguments)
+
+
+def _announce(arguments: argparse.Namespace) -> None:
+    if arguments.user_command:
+        name = understand(arguments.user_command).name
+        complain(
+            f"gpudash: {name} will run {arguments.starts} times, one after the other, by the same "
+            "command: the files that it writes are written again each time"
+        )
+    elif not arguments.quiet:
+        complain(f"the training is started {arguments.starts} times")
+
+
+def findings(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> StartFindings:
+    """End with the first start that has no result. Raises UsageError or LeverError."""
+    planned, results = arguments.starts, list[StartFinding]()
+    failed: int | None = None
+    between_starts: list[int] = []
+    with interruptions(between_starts):  # within a start others take the signals
+        while failed is None and len(results) < planned:
+            start = Start(len(results) + 1, planned)
+            found = _result(trial, start, first=not results)
+            if isinstance(found, StartFinding):
+                results.append(found)
+                if planned > 1 and not arguments.quiet:
+                    complain(f"{start.name}: {found.told}")
+                is_early = len(results) < planned or found.comparison.cut_short
+                ends = found.interrupted or between_starts
+                failed = Exit.INTERRUPTED if ends and is_early else None
+            else:
+                failed = found
+    return StartFindings(results, planned, failed)
+
+
+def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
+    """Return the exit code if there is no result; why has been said then."""
+    try:
+        found = trial(start)
+    except (GpudashError, LeverError) as error:
+        if first:
+            raise
+        where = f" in {start.name}" if start.of > 1 else ""
+        complain(f"gpudash: no verdict{where}: {error}")
+        return error.exit if isinstance(error, GpudashError) else Exit.REFUSED
+    code, (comparison, ended) = missing(found, start), found
+    if code is not None or comparison is None:
+        return Exit.FAILED if code is None else code
+    if ended.interrupted and comparison.cut_short and start.of > 1:
+        complain(f"gpudash: {start.name} was interrupted and does not count")
+        return Exit.INTERRUPTED
+    return StartFinding(comparison, ended.snapshot, ended.interrupted)
+
+
+def conclude(found: StartFindings, arguments: argparse.Namespace) -> int:
+    results, failed = found.results, found.failed
+    if not results:
+        return Exit.FAILED if failed is None else failed
+    shown = found.shown
+    if arguments.json:
+        say_json(document(found, arguments.price))
+    elif shown.verdict is not None:
+        say("\n".join(lines(found, arguments.price)))
+    if shown.verdict is not None:
+        write_card(shown, results[-1].snapshot, arguments, starts=len(results))
+    else:
+        complain(
+            f"gpudash: no verdict over starts: it needs {FEWEST_STARTS}; "
+            f"the only one says: {results[0].told}"
+        )
+    if failed is not None:
+        return failed
+    return exit_code(found.found) if arguments.exit_code else Exit.DONE
+
+
+def exit_code(found: Estimate) -> int:
+    if found.low is None or holds_zero(found):
+        return Exit.NOT_SHOWN
+    return Exit.DONE if found.change > 0 else Exit.SLOWER

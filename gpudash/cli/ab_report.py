@@ -1,21 +1,30 @@
-"""What `gpudash ab` prints of a comparison, in one start or over several."""
+"""What `gpudash ab` prints of a comparison, in one start or over several; its card."""
 
+import argparse
+import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import asdict, replace
 
+from gpudash.cli.stdout import complain
 from gpudash.compare.ab import Comparison, contention
 from gpudash.compare.energy import Costs, costs, of_starts, worth_lines
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
 from gpudash.compare.starts import FEWEST_STARTS, check_of_starts, over_starts, verdict
-from gpudash.errors import Exit
+from gpudash.errors import Exit, UsageError
 from gpudash.format import figure
 from gpudash.metrics import COMPARED, METRICS
+from gpudash.present.card import FORMS, card_of
+from gpudash.present.wording import verdict_command
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown, EnergyFound, Sides
+from gpudash.recording.files import created, refuse_existing, shown
+from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, unreadable
 from gpudash.statistics import geometric, mean
 
@@ -225,3 +234,50 @@ def sides_line(shown: ComparisonShown) -> str:
         )
         for side, value in enumerate((shown.a, shown.b))
     )
+
+
+# ── the card ────────────────────────────────────────────────────────────────────────────
+
+
+def check_card(arguments: argparse.Namespace) -> None:
+    """Raise UsageError or RecordingError if the card could not be written, before all else."""
+    path: Path | None = arguments.card
+    if path is None:
+        if arguments.force:
+            raise UsageError("--force goes with --card FILE")
+        return
+    if path.suffix not in FORMS:
+        ends = " or ".join(FORMS)
+        raise UsageError(f"cannot write a card to {shown(path)}: its name has to end in {ends}")
+    if arguments.no_instruments:
+        raise UsageError("--card goes with --lever: it shows what a lever brings")
+    if not os.access(path.parent, os.W_OK):
+        folder = f"{shown(path.parent)} is no folder that can be written to"
+        raise UsageError(f"cannot write a card to {shown(path)}: {folder}")
+    if not arguments.force or path.is_dir():
+        refuse_existing(path)
+
+
+def write_card(
+    found: ComparisonShown, snapshot: Snapshot, arguments: argparse.Namespace, starts: int = 1
+) -> None:
+    """Do nothing if no card is asked for. Raises RecordingError."""
+    path: Path | None = arguments.card
+    if path is None:
+        return
+    others = {name: value for name, value in snapshot.settings.items() if name != found.lever}
+    known = replace(found, settings=others)
+    plan = Plan(
+        workload=snapshot.workload,
+        settings={},
+        command=understand(arguments.user_command).argv if arguments.user_command else (),
+        nproc=arguments.nproc or 1,
+        device=arguments.device,
+    )
+    command = verdict_command(known, snapshot.workload, plan, starts=arguments.starts)
+    card = card_of(known, snapshot, command, starts)
+    if card is None:
+        complain("gpudash: no card: the verdict has no interval")
+        return
+    with created(path, force=arguments.force) as file:
+        file.append(FORMS[path.suffix](card).encode())

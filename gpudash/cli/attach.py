@@ -5,9 +5,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from gpudash.cli.options import add_energy, add_listening, add_price, add_screen_options
-from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import OF_SCRIPT, Exit, UsageError
+from gpudash.errors import UsageError
 from gpudash.format import plain
 from gpudash.rendezvous import FOLDER, folders
 
@@ -15,32 +13,9 @@ if TYPE_CHECKING:
     from gpudash.run.runs import UserRun
 
 
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "run", nargs="?", metavar="PID|NAME", help="which one, where several commands run"
-    )
-    add_listening(parser)
-    add_energy(parser)
-    add_price(parser)
-    add_screen_options(parser)
-
-
-VERB = Verb(
-    name="attach",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash attach", "the only one that runs"),
-        ("gpudash attach train.py", "one of several"),
-    ),
-    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED),
-    meanings=OF_SCRIPT,
-    configuration="obeyed",
-)
-
-
 def main(arguments: argparse.Namespace) -> int:
     from gpudash.cli.dashboard import opening, show
-    from gpudash.cli.run_command import listen, say_farewell
+    from gpudash.cli.run import listen, say_farewell
     from gpudash.cli.stdout import on_terminal
     from gpudash.protocol.commands import Plan
     from gpudash.run.job import TrainingJob

@@ -3,8 +3,6 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from gpudash.cli.options import add_file, add_json, add_number, add_switch
-from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain
 from gpudash.errors import Exit, UsageError
 
@@ -16,28 +14,6 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 4
 """Most settings named in an error."""
-
-
-def add_arguments(parser: Parser) -> None:
-    for name in ("base", "new"):
-        add_file(parser, name, name.upper(), "a recording's log or CSV")
-    what = f"exit {Exit.SLOWER:d} if a throughput is shown to lie below RATIO times that of BASE"
-    add_number(parser, "--fail-below", 0.001, 1000, "RATIO", what)
-    form = parser.add_mutually_exclusive_group()
-    add_json(form)
-    add_switch(form, "--markdown", "print a table in Markdown")
-
-
-VERB = Verb(
-    name="compare",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash compare base.csv new.csv", "the ratio of each setting, with an interval"),
-        ("gpudash compare base.csv new.csv --fail-below 0.97", "a check for CI"),
-    ),
-    exits=(Exit.DONE, Exit.REFUSED, Exit.SLOWER),
-    meanings={Exit.SLOWER: "a throughput is shown to lie below what --fail-below says"},
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -13,16 +13,15 @@ import argparse
 import os
 from collections.abc import Iterable, Sequence
 
-from gpudash.cli.options import DEVICES, OF_A_RECORDING, OF_A_RUN, OF_A_SCRIPT, FileName
-from gpudash.cli.parser import Parser, Verb, help_of
+from gpudash.cli.options import DEVICES, Destination, FileName
+from gpudash.cli.parser import Parser, help_of
 from gpudash.cli.stdout import say
-from gpudash.cli.verbs import VERBS, load
+from gpudash.cli.verbs import SUMMARIES, VERBS, load
 from gpudash.errors import Exit
 from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, DEFAULT
 from workloads.levers import Lever
 
-SHELLS = ("bash", "zsh", "fish")
 BASH = r"""
 _gpudash() {
     local line=${COMP_LINE:0:COMP_POINT} words reply word done
@@ -92,20 +91,6 @@ GPUS = "/proc/driver/nvidia/gpus"
 SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
 
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-
-
-VERB = Verb(
-    name="completion",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash completion bash >> ~/.bashrc", "for every new shell; zsh has ~/.zshrc"),
-        ("gpudash completion fish >> ~/.config/fish/config.fish", "the same for fish"),
-    ),
-)
-
-
 def main(arguments: argparse.Namespace) -> int:
     say(SCRIPTS[arguments.shell], end="")
     return Exit.DONE
@@ -146,7 +131,7 @@ def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     if not found and action is line.positional and verb.user_command:
         return "files", []  # a script may stand where a workload does
     if not before and not head:
-        found += _beginning(current, VERBS.items())
+        found += _beginning(current, SUMMARIES)
     is_open = action.metavar in LISTS or all(word.endswith(("=", ":")) for word, _ in found)
     return "open" if is_open else "words", [(head + word, what) for word, what in found]
 
@@ -192,11 +177,10 @@ class _Words:
         elif action.metavar == "WORKLOAD":
             yield from ((entry.name, entry.summary) for entry in CATALOGUE.values())
         elif action.metavar == "VERB":
-            yield from VERBS.items()
+            yield from SUMMARIES
         elif action.metavar == "NAME:TARGET":
-            others = {"export": OF_A_RECORDING, "run": OF_A_SCRIPT}
-            valid = others.get(self._parser.verb.name, OF_A_RUN)
-            for name, (target, what) in valid.items():
+            assert isinstance(action.type, Destination)
+            for name, (target, what) in action.type.valid.items():
                 yield f"{name}:" if target else name, what
         elif action.metavar == "DEVICE":
             yield from ((device, "") for device in _devices())

@@ -23,8 +23,6 @@ import msgspec
 import psutil
 
 from gpudash import rendezvous
-from gpudash.cli.options import add_json
-from gpudash.cli.parser import Verb
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.format import plain
@@ -71,17 +69,6 @@ print(json.dumps(found))
 READINGS = {name: read for name, read in (FAST | SLOW).items() if read is not Gpu.others}
 """All but that of a training's other processes: here is no training."""
 """Name in the report → the dashboard's reading."""
-
-
-VERB = Verb(
-    name="doctor",
-    add_arguments=add_json,
-    examples=(
-        ("gpudash doctor", "look at this machine; takes a few seconds"),
-        ("gpudash doctor --json", "the same for a program"),
-    ),
-    configuration="reported",
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -4,16 +4,13 @@
 """
 
 import argparse
-import platform
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import msgspec
 
 from gpudash import __version__
-from gpudash.cli.options import add_json, add_screen_options, add_training_options
-from gpudash.cli.parser import Parser, Verb
+from gpudash.cli.options import versions
 from gpudash.cli.plan import make_plan
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit
@@ -26,7 +23,6 @@ from workloads import DEFAULT, find_workload, names
 from workloads.cache import cache_directory, compiled_directory, data_directory
 from workloads.needs import install_line
 
-PACKAGES = ("torch", "torchvision", "textual", "nvidia-ml-py")
 FOLDERS: dict[str, Callable[[], Path]] = {
     "data": data_directory,
     "cache": cache_directory,
@@ -34,24 +30,6 @@ FOLDERS: dict[str, Callable[[], Path]] = {
     "preferences": preferences.place,
     "scratch": lambda: Path(scratch_folder()),
 }
-
-
-def add_arguments(parser: Parser) -> None:
-    add_training_options(parser)
-    add_screen_options(parser)
-    parser.add_profile_option()
-    add_json(parser)
-
-
-VERB = Verb(
-    name="info",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash info", "what the next run would be set to, and why"),
-        ("gpudash info encdec --profile quick --json", "the same with a profile, for a program"),
-    ),
-    configuration="reported",
-)
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -112,17 +90,6 @@ def look(arguments: argparse.Namespace) -> Info:
             *_levers(arguments),
         ),
     )
-
-
-def versions() -> dict[str, str | None]:
-    """Import no package; None stands for one that is not installed."""
-    found: dict[str, str | None] = {"gpudash": __version__, "python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def as_text(info: Info) -> str:

@@ -2,32 +2,9 @@
 
 import argparse
 
-from gpudash.cli.options import add_json
-from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit
 from workloads import find_workload, names
-
-
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "workload",
-        nargs="?",
-        metavar="WORKLOAD",
-        help="one workload, or FILE.py; none: all of ours",
-    )
-    add_json(parser)
-
-
-VERB = Verb(
-    name="list",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash list", "every workload with its levers"),
-        ("gpudash list mine.py", "the levers of a workload of your own"),
-        ("gpudash list --json", "the same for a program"),
-    ),
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

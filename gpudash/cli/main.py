@@ -33,8 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
         _color(arguments.color)
-        module = verb.module or f"gpudash.cli.{verb.name or 'dashboard'}"
-        return int(import_module(module).main(arguments))
+        module = verb.module or verb.name or "dashboard"
+        return int(import_module(f"gpudash.cli.{module}").main(arguments))
     except LeverError as error:
         complain(f"gpudash: {error}")
         return Exit.REFUSED

@@ -1,9 +1,11 @@
-"""Options that several verbs share, the types of their values, and which can be configured."""
+"""Options as records: their kinds, those that several verbs share, which can be configured."""
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from gpudash import __version__
+from gpudash.cli.stdout import say
 from gpudash.errors import UsageError
 from workloads import DEFAULT, names
 from workloads.nearest import not_valid
@@ -31,10 +33,7 @@ OF_A_RUN = {
     "trace": ("FILE.json", "a Chrome trace, as ui.perfetto.dev opens it"),
 }
 """The sinks that `--to` begins: the target of each, and what it is."""
-OF_A_SCRIPT = {
-    **OF_A_RUN,
-    "wandb": ("", "the run that the script has open in W&B"),
-}
+OF_A_SCRIPT = {**OF_A_RUN, "wandb": ("", "the run that the script has open in W&B")}
 """Those of a user's script, which may have a run of W&B open; that is all the target."""
 OF_A_RECORDING = {name: OF_A_RUN[name] for name in ("otlp", "tensorboard", "trace")}
 """Those to which a recording is exported. Nobody scrapes the past."""
@@ -47,172 +46,41 @@ GONE = {
 """What does it in place of a destination that there was."""
 MOST_PROCESSES = 1024
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
+PACKAGES = ("torch", "torchvision", "textual", "nvidia-ml-py")
+COLORS = ("auto", "always", "never")
 
 
-def add_training_options(parser: argparse.ArgumentParser, default: str | None = DEFAULT) -> None:
-    group = parser.add_argument_group("training")
-    group.add_argument(
-        "workload", nargs="?", default=default, metavar="WORKLOAD", help=", ".join(names())
-    )
-    group.add_argument(
-        "--set", action="append", default=[], metavar="LEVER=VALUE", help="see gpudash list"
-    )
-    group.add_argument("--batch-size", metavar="N", help="short for --set batch_size=N")
-    pipelined = group.add_mutually_exclusive_group()
-    add_switch(pipelined, "--pipelined", "--set pipelined=on")
-    add_switch(pipelined, "--serial", "--set pipelined=off")
-    group.add_argument("--seed", metavar="N", help="short for --set seed=N")
-    group.add_argument(
-        "--device",
-        type=_device,
-        default="auto",
-        metavar="DEVICE",
-        help="auto (default), cpu, cuda or cuda:N",
-    )
-    what = "train in N processes with DDP, each on a GPU of its own; batch_size is of each"
-    add_whole(group, "--nproc", 1, MOST_PROCESSES, what)
+class Option(NamedTuple):
+    """An option, or an argument by its place."""
+
+    names: tuple[str, ...]
+    how: Mapping[str, Any]
+    """What argparse's `add_argument` takes besides."""
 
 
-def add_screen_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("screen")
-    what = "redraws a second (default 4; less for slow links)"
-    add_number(group, "--rate", 0.2, 30, "HZ", what, 4.0)
+class OneOf(NamedTuple):
+    """Options of which at most one is given."""
+
+    options: tuple[Option, ...]
+    required: bool = False
+    """Whether one has to be."""
 
 
-def add_quiet(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress; errors stay")
+class Group(NamedTuple):
+    """Options under a title of the help."""
+
+    title: str
+    options: tuple[Option | OneOf, ...]
 
 
-def add_record(group: "argparse._ArgumentGroup", more: str = "") -> None:
-    """`more` is appended to its help."""
-    add_file(group, "--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
+Options: TypeAlias = tuple[Option | OneOf | Group, ...]
 
 
-def add_recording_options(
-    parser: argparse.ArgumentParser, to: Mapping[str, tuple[str, str]] = OF_A_RUN
-) -> None:
-    recording = parser.add_argument_group("recording")
-    add_switch(recording, "--live", "with --record: the dashboard too")
-    what = "seconds between rows (default 0.5)"
-    add_number(recording, "--interval", 0.05, 3600, "S", what, 0.5)
-    add_energy(recording)
-    add_price(recording)
-    add_switch(recording, "--every-step", "with --record: FILE.jsonl tells of each step")
-    add_switch(recording, "--force", "overwrite an existing record file")
-    add_destinations(recording, to, "each row to others too, as it comes")
-
-
-def add_destinations(
-    group: "argparse._ActionsContainer", valid: Mapping[str, tuple[str, str]], what: str
-) -> None:
-    known = [f"{name}:{target}" if target else name for name, (target, _) in valid.items()]
-
-    def destination(text: str) -> tuple[str, str]:
-        name, colon, target = text.partition(":")
-        if name in GONE:
-            raise UsageError(f"--to {name} went; instead: {GONE[name]}")
-        is_whole = name in valid and (target if valid[name][0] else not colon)
-        if not is_whole or "\0" in target:
-            raise UsageError(not_valid("--to", text, known))
-        return name, target or name
-
-    group.add_argument(
-        "--to",
-        action="append",
-        default=[],
-        type=destination,
-        metavar="NAME:TARGET",
-        help=f"{what}: {', '.join(known)}",
-    )
-
-
-def once_each(destinations: Iterable[tuple[str, str]]) -> None:
-    """Raise UsageError for two destinations of one name."""
-    names = [name for name, _ in destinations]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"--to {name} is given twice; valid: each name once")
-
-
-def add_listening(parser: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
-    group = parser.add_argument_group("several nodes")
-    group.add_argument(
-        "--listen",
-        metavar="[HOST:]PORT",
-        help="show other nodes' ranks too, which connect there (host: 127.0.0.1)",
-    )
-    what = "holds what opens the connection (else GPUDASH_TOKEN, or --listen shows a new one)"
-    add_file(group, "--token-file", "FILE", what)
-    return group
-
-
-def add_json(group: "argparse._ActionsContainer") -> None:
-    add_switch(group, "--json", "print one JSON document")
-
-
-def add_price(group: "argparse._ActionsContainer") -> None:
-    what = "what a GPU costs for an hour: print the cost too"
-    add_number(group, "--price", 0.0001, 1e6, "P", what)
-
-
-def add_energy(group: "argparse._ActionsContainer") -> None:
-    add_switch(group, "--energy", "an A/B finds joules of a sample too: blocks last at least 2 s")
-
-
-def add_switch(group: "argparse._ActionsContainer", option: str, what: str) -> None:
-    group.add_argument(option, action="store_true", help=what)
-
-
-def add_number(
-    group: "argparse._ActionsContainer",
-    option: str,
-    minimum: float,
-    maximum: float,
-    metavar: str,
-    what: str,
-    default: float | None = None,
-) -> None:
-    in_bounds = number(option, minimum, maximum)
-    group.add_argument(option, type=in_bounds, default=default, metavar=metavar, help=what)
-
-
-def add_file(group: "argparse._ActionsContainer", name: str, metavar: str, what: str) -> None:
-    shown = name if name.startswith("-") else metavar
-    group.add_argument(name, type=FileName(shown), metavar=metavar, help=what)
-
-
-def add_whole(
-    group: "argparse._ActionsContainer",
-    option: str,
-    minimum: int,
-    maximum: int,
-    what: str,
-    default: int | None = None,
-) -> None:
-    as_whole = whole(option, minimum, maximum)
-    group.add_argument(option, type=as_whole, default=default, metavar="N", help=what)
-
-
-def add_output(
-    parser: argparse.ArgumentParser,
-    metavar: str,
-    what: str,
-    one_of: "argparse._MutuallyExclusiveGroup | None" = None,
-) -> None:
-    """Add --output and --force; --output is required, or one of a group."""
-    (one_of or parser).add_argument(
-        "-o",
-        "--output",
-        type=FileName("--output"),
-        required=one_of is None,
-        metavar=metavar,
-        help=what,
-    )
-    add_switch(parser, "--force", "overwrite what exists")
+# ── types of values: each raises UsageError for what is not valid ───────────────────────
 
 
 class FileName:
-    """The type of a file's name. Calling it raises UsageError for an invalid name."""
+    """The type of a file's name."""
 
     def __init__(self, option: str) -> None:
         self._option = option
@@ -225,12 +93,32 @@ class FileName:
         return Path(text)
 
 
-def whole(option: str, minimum: int, maximum: int) -> Callable[[str], int]:
-    as_number = number(option, minimum, maximum, whole=True)
-    return lambda text: int(as_number(text))
+class Destination:
+    """The type of a sink with its target."""
+
+    def __init__(self, valid: Mapping[str, tuple[str, str]]) -> None:
+        self.valid = valid
+        self.known = [f"{name}:{target}" if target else name for name, (target, _) in valid.items()]
+
+    def __call__(self, text: str) -> tuple[str, str]:
+        name, colon, target = text.partition(":")
+        if name in GONE:
+            raise UsageError(f"--to {name} went; instead: {GONE[name]}")
+        is_whole = name in self.valid and (target if self.valid[name][0] else not colon)
+        if not is_whole or "\0" in target:
+            raise UsageError(not_valid("--to", text, self.known))
+        return name, target or name
 
 
-def number(
+def once_each(destinations: Iterable[tuple[str, str]]) -> None:
+    """Raise UsageError for two destinations of one name."""
+    names = [name for name, _ in destinations]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--to {name} is given twice; valid: each name once")
+
+
+def bounded(
     option: str, minimum: float, maximum: float, unit: str = "", *, whole: bool = False
 ) -> Callable[[str], float]:
     kind = "a whole number" if whole else "a number"
@@ -243,18 +131,25 @@ def number(
             number = float("nan")
         if not minimum <= number <= maximum or (whole and number % 1):  # also refuses nan
             raise UsageError(f"{option} {text or repr(text)}{unit} is not valid; valid: {valid}")
-        return number
+        return int(number) if whole else number
 
     return parse
 
 
 def percent(option: str) -> Callable[[str], float]:
-    """Return the type of a percentage, `1%` or `1`, as a share. It raises UsageError."""
-    as_number = number(option, 0.01, 50, unit="%")
+    """Return the type of a percentage, `1%` or `1`, as a share."""
+    as_number = bounded(option, 0.01, 50, unit="%")
     return lambda text: as_number(text.removesuffix("%")) / 100
 
 
-def _device(name: str) -> str:
+def process_counts(text: str) -> tuple[int, ...]:
+    numbers = tuple(int(PROCESSES(one)) for one in text.split(","))
+    if len(set(numbers)) < len(numbers):
+        raise UsageError(f"--nproc {text} names a number twice; valid: each once")
+    return numbers
+
+
+def device(name: str) -> str:
     """Leave it to the worker to check whether the device exists."""
     kind, colon, index = name.partition(":")
     if name in ("auto", "cpu") or (
@@ -262,6 +157,165 @@ def _device(name: str) -> str:
     ):
         return name
     raise UsageError(not_valid("device", name, DEVICES))
+
+
+PROCESSES = bounded("--nproc", 1, MOST_PROCESSES, whole=True)
+
+
+class Versions(argparse.Action):
+    """Prints the versions of gpudash, Python and the libraries of training and screen."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print and exit, without importing the libraries."""
+        gpudash, *others = [f"{name} {version or '–'}" for name, version in versions().items()]
+        say(f"{gpudash}\n{', '.join(others)}")
+        parser.exit()
+
+
+def versions() -> dict[str, str | None]:
+    """Import no package; None stands for one that is not installed."""
+    import platform  # slow, as the next
+    from importlib.metadata import PackageNotFoundError, version
+
+    found: dict[str, str | None] = {"gpudash": __version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+# ── kinds of options ────────────────────────────────────────────────────────────────────
+
+
+def option(name: str, metavar: str, what: str, **how: Any) -> Option:
+    return Option((name,), {"metavar": metavar, "help": what} | how)
+
+
+def argument(name: str, metavar: str, what: str, **how: Any) -> Option:
+    """Return one that may be left out."""
+    return option(name, metavar, what, nargs="?", **how)
+
+
+def switch(name: str, what: str, *other_names: str) -> Option:
+    return Option((*other_names, name), {"action": "store_true", "help": what})
+
+
+def one_of(*options: Option, required: bool = False) -> OneOf:
+    return OneOf(options, required)
+
+
+def group(title: str, *options: Option | OneOf) -> Group:
+    return Group(title, options)
+
+
+def several(name: str, metavar: str, what: str, **how: Any) -> Option:
+    """Return one that may be given several times."""
+    return option(name, metavar, what, action="append", default=[], **how)
+
+
+def number(
+    name: str, minimum: float, maximum: float, metavar: str, what: str, default: float | None = None
+) -> Option:
+    return option(name, metavar, what, type=bounded(name, minimum, maximum), default=default)
+
+
+def whole(name: str, minimum: int, maximum: int, what: str, default: int | None = None) -> Option:
+    as_whole = bounded(name, minimum, maximum, whole=True)
+    return option(name, "N", what, type=as_whole, default=default)
+
+
+def file(name: str, metavar: str, what: str, *short: str, **how: Any) -> Option:
+    shown = name if name.startswith("-") else metavar
+    return Option((*short, name), {"type": FileName(shown), "metavar": metavar, "help": what} | how)
+
+
+# ── options of several verbs ────────────────────────────────────────────────────────────
+
+QUIET = switch("--quiet", "no progress; errors stay", "-q")
+JSON = switch("--json", "print one JSON document")
+PRICE = number("--price", 0.0001, 1e6, "P", "what a GPU costs for an hour: print the cost too")
+ENERGY = switch("--energy", "an A/B finds joules of a sample too: blocks last at least 2 s")
+OVERWRITE = switch("--force", "overwrite what exists")
+WORKLOAD = argument("workload", "WORKLOAD", ", ".join(names()), default=DEFAULT)
+NPROC = option(
+    "--nproc",
+    "N",
+    "train in N processes with DDP, each on a GPU of its own; batch_size is of each",
+    type=PROCESSES,
+)
+PROFILE = group(
+    "the configuration",
+    option("--profile", "NAME", "obey [profiles.NAME] of the configuration files too"),
+)
+SCREEN = group(
+    "screen",
+    number("--rate", 0.2, 30, "HZ", "redraws a second (default 4; less for slow links)", 4.0),
+)
+LISTENING = group(
+    "several nodes",
+    option(
+        "--listen",
+        "[HOST:]PORT",
+        "show other nodes' ranks too, which connect there (host: 127.0.0.1)",
+    ),
+    file(
+        "--token-file",
+        "FILE",
+        "holds what opens the connection (else GPUDASH_TOKEN, or --listen shows a new one)",
+    ),
+)
+OF_EVERY_VERB = (
+    switch("--ascii", "print and draw ASCII alone"),
+    option(
+        "--color",
+        "WHEN",
+        f"{', '.join(COLORS)}; auto: on a terminal, unless NO_COLOR is set",
+        choices=COLORS,
+        default="auto",
+    ),
+)
+
+
+def training(workload: Option = WORKLOAD, nproc: Option = NPROC) -> Group:
+    return group(
+        "training",
+        workload,
+        several("--set", "LEVER=VALUE", "see gpudash list"),
+        option("--batch-size", "N", "short for --set batch_size=N"),
+        one_of(
+            switch("--pipelined", "--set pipelined=on"), switch("--serial", "--set pipelined=off")
+        ),
+        option("--seed", "N", "short for --set seed=N"),
+        option(
+            "--device", "DEVICE", "auto (default), cpu, cuda or cuda:N", type=device, default="auto"
+        ),
+        nproc,
+    )
+
+
+def record(more: str = "") -> Option:
+    """`more` is appended to its help."""
+    return file("--record", "FILE.csv", f"write a CSV, FILE.json and FILE.jsonl{more}")
+
+
+def recording(to: Mapping[str, tuple[str, str]] = OF_A_RUN) -> Group:
+    return group(
+        "recording",
+        switch("--live", "with --record: the dashboard too"),
+        number("--interval", 0.05, 3600, "S", "seconds between rows (default 0.5)", 0.5),
+        ENERGY,
+        PRICE,
+        switch("--every-step", "with --record: FILE.jsonl tells of each step"),
+        switch("--force", "overwrite an existing record file"),
+        destinations(to, "each row to others too, as it comes"),
+    )
+
+
+def destinations(valid: Mapping[str, tuple[str, str]], what: str) -> Option:
+    of = Destination(valid)
+    return several("--to", "NAME:TARGET", f"{what}: {', '.join(of.known)}", type=of)
 
 
 def key_of(table: str, name: str) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, NoReturn
 
+from gpudash.cli.options import OF_EVERY_VERB, PROFILE, Group, OneOf, Option, Options
 from gpudash.cli.stdout import say
 from gpudash.errors import Exit, UsageError
 from workloads.nearest import did_you_mean, not_valid
@@ -22,26 +23,26 @@ TERM_WIDTH = 26
 OLD_NAMES = {"ab": {"precision": "within"}}
 """Names that options of verbs had before, with today's. They are still taken, and no help has them.
 """
-COLORS = ("auto", "always", "never")
 
 
 class Verb(NamedTuple):
-    """A verb of the command line. `main` of its module, or of the one beside, does the work."""
+    """A verb of the command line. `main` of its module does the work."""
 
     name: str
     """Empty for the dashboard, which opens without a verb."""
-    add_arguments: Callable[["Parser"], None]
+    summary: str
+    """One line on what it is for."""
     examples: tuple[tuple[str, str], ...]
     """Command lines, each with its purpose."""
-    summary: str = ""
-    """One line on what it is for; of all but the dashboard `verbs.py` has it."""
+    options: Options = ()
+    """Those that not every verb has, in the order of the help."""
     exits: tuple[Exit, ...] = (Exit.DONE, Exit.REFUSED)
     meanings: Mapping[Exit, str] = {}
     """Meanings of exit codes that differ from `Exit.meaning`."""
     details: Callable[[], str] = str
     """Returns further text for the help."""
     module: str = ""
-    """The module with `main(arguments)`, which returns the exit code; by default the verb's."""
+    """The one with `main(arguments)`, which returns the exit code, if it is not the verb's own."""
     usage: str = ""
     """The usage after the name, if it cannot be derived from the arguments."""
     also: str = ""
@@ -55,18 +56,10 @@ class Verb(NamedTuple):
 
     def parser(self) -> "Parser":
         parser = Parser(self)
-        self.add_arguments(parser)
+        parser.take(parser, self.options)
         parser.take_old_names(OLD_NAMES.get(self.name, {}))
-        if self.configuration == "obeyed":
-            parser.add_profile_option()
-        parser.add_argument("--ascii", action="store_true", help="print and draw ASCII alone")
-        parser.add_argument(
-            "--color",
-            choices=COLORS,
-            default="auto",
-            metavar="WHEN",
-            help=f"{', '.join(COLORS)}; auto: on a terminal, unless NO_COLOR is set",
-        )
+        parser.take(parser, (PROFILE,) if self.configuration == "obeyed" else ())
+        parser.take(parser, OF_EVERY_VERB)
         parser.usage = parser.derived_usage()
         return parser
 
@@ -95,10 +88,17 @@ class Parser(argparse.ArgumentParser):
     def options(self) -> dict[str, argparse.Action]:
         return {action.dest: action for action in self._actions}
 
-    def add_profile_option(self) -> None:
-        what = "obey [profiles.NAME] of the configuration files too"
-        group = self.add_argument_group("the configuration")
-        group.add_argument("--profile", metavar="NAME", help=what)
+    def take(self, place: "argparse._ActionsContainer", options: Options) -> None:
+        """Take these, at a place of the help."""
+        for one in options:
+            match one:
+                case Option():
+                    place.add_argument(*one.names, **one.how)
+                case OneOf():
+                    group = place.add_mutually_exclusive_group(required=one.required)
+                    self.take(group, one.options)
+                case Group():
+                    self.take(place.add_argument_group(one.title), one.options)
 
     def take_old_names(self, names: Mapping[str, str]) -> None:
         """Take options by old names too; nothing lists these."""

@@ -3,8 +3,6 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from gpudash.cli.options import add_file, add_output, add_price
-from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import complain_of_left_out, passing
 from gpudash.errors import Exit, UsageError
 
@@ -12,23 +10,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUFFIXES = (".html", ".htm")
-
-
-def add_arguments(parser: Parser) -> None:
-    add_file(parser, "recording", "RUN", "a recording's CSV, or the log beside it")
-    add_output(parser, "FILE.html", "the page to write; it needs nothing beside it")
-    add_price(parser)
-
-
-VERB = Verb(
-    name="report",
-    add_arguments=add_arguments,
-    configuration="obeyed",
-    examples=(
-        ("gpudash report run.csv -o run.html", "a page to read in any browser"),
-        ("gpudash report run.csv -o run.html --force", "… once more"),
-    ),
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -4,7 +4,6 @@ import argparse
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
 from workloads.nearest import unknown
@@ -18,28 +17,14 @@ DOCUMENTS = {
     "doctor": "gpudash.cli.doctor:Report",
     "info": "gpudash.cli.info:Info",
     "list": "gpudash.cli.catalogue:Catalogue",
-    "profile": "gpudash.cli.profile_trial:ProfileReport",
+    "profile": "gpudash.cli.profile:ProfileReport",
     "recording": "gpudash.recording.provenance:Metadata",
     "show": "gpudash.cli.catalogue:Shown",
     "sweep": "gpudash.compare.sweep.file:Provenance",
-    "tune": "gpudash.cli.tune_trial:TuneReport",
-    "why": "gpudash.cli.why_trial:WhyReport",
+    "tune": "gpudash.cli.tune:TuneReport",
+    "why": "gpudash.cli.why:WhyReport",
 }
 """Name → record. `recording` is a recording's FILE.json; `sweep` is also a sweep's FILE.json."""
-
-
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a document; none: their names")
-
-
-VERB = Verb(
-    name="schema",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash schema", "the names of the documents"),
-        ("gpudash schema ab", "the schema of what gpudash ab --json prints"),
-    ),
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

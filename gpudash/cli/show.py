@@ -3,32 +3,8 @@
 import argparse
 from pathlib import Path
 
-from gpudash.cli.options import add_json
-from gpudash.cli.parser import Parser, Verb
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
-
-
-def add_arguments(parser: Parser) -> None:
-    parser.add_argument("what", metavar="LEVER[=VALUE]", help="a lever, or one of its values")
-    parser.add_argument(
-        "--workload", metavar="WORKLOAD", help="whose lever is meant; any by default"
-    )
-    parser.add_argument(
-        "--patch", metavar="SCRIPT", help="write the value into this script's own line: a diff"
-    )
-    add_json(parser)
-
-
-VERB = Verb(
-    name="show",
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash show precision=bf16", "how to train in bf16"),
-        ("gpudash show pipelined=on", "how to prepare the next batch on a stream of its own"),
-        ("gpudash show num_workers=8 --patch train.py | patch -p1", "and it stands there"),
-    ),
-)
 
 
 def main(arguments: argparse.Namespace) -> int:

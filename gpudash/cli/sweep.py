@@ -1,75 +1,214 @@
-"""`gpudash sweep`."""
+"""`gpudash sweep`: measure a table of settings in one worker, block by block."""
 
-from gpudash.cli.options import (
-    MOST_PROCESSES,
-    add_file,
-    add_json,
-    add_quiet,
-    add_switch,
-    add_training_options,
-    add_whole,
-    whole,
-)
-from gpudash.cli.parser import Parser, Verb
-from gpudash.compare.lengths import ROUNDS
-from gpudash.compare.sweep.presets import ON_GPU
-from gpudash.errors import Exit, UsageError
+import argparse
+import platform
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+import msgspec
+
+from gpudash import __version__
+from gpudash.cli.headless import News, complain_of_failure
+from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
+from gpudash.cli.stdout import complain, say
+from gpudash.cli.sweep_grid import grid_of_command, of_count, plan_and_grid
+from gpudash.cli.sweep_outputs import Outputs
+from gpudash.compare.sweep.file import Provenance, SweepFile
+from gpudash.compare.sweep.grid import Sweep
+from gpudash.errors import Exit, RecordingError
+from gpudash.protocol.training import Lever
+from gpudash.recording.files import shown
+from gpudash.recording.provenance import plain
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot, silence
+from gpudash.telemetry.gpu import list_gpus
+from gpudash.telemetry.nvml import GpuUnavailable
+
+BAR_WIDTH = 20
+SWITCHES = {
+    "new loader": "each change waits for a new loader's first batch",
+    "rebuilt model": "each change builds the model anew",
+}
+"""The additional time of a lever's changes, by its effect."""
 
 
-def add_arguments(parser: Parser) -> None:
-    add_training_options(parser, default=None)  # a preset has its own workload
-    nproc = parser.options["nproc"]
-    nproc.type, nproc.metavar = _process_counts, "N,…"
-    nproc.help = (
-        "train in N processes with DDP; several numbers: a training each, and how they scale"
+def main(arguments: argparse.Namespace) -> int:
+    outputs = Outputs(
+        csv=arguments.csv,
+        markdown=arguments.markdown,
+        plot=arguments.plot,
+        json=arguments.json,
+        command=tuple(map(plain, arguments.command)),
     )
-    table = parser.add_argument_group("table")
-    table.add_argument(
-        "--vary",
-        action="append",
-        default=[],
-        metavar="LEVER=A,B,…",
-        help="measure these values; several make a grid",
+    outputs.check(force=arguments.force, resume=arguments.resume)
+    if arguments.user_command:
+        grid = grid_of_command(arguments)
+        training = training_of(arguments)
+    else:
+        plan, grid = plan_and_grid(arguments)
+        training = AskedTraining(plan)
+    plan = training.plan
+    provenance = Provenance(
+        workload=plan.workload,
+        settings=plan.settings,
+        grid=grid,
+        device=None,
+        machine=platform.node(),
+        versions={"gpudash": __version__, **_driver()},
+        command=outputs.command,
+        set_by={key: plain(by) for key, by in arguments.set_by.items()},
     )
-    table.add_argument("--preset", metavar="PRESET", help=f"a table by name: {', '.join(ON_GPU)}")
-    add_whole(table, "--steps", 1, 10**6, "steps measured in a block (10, at least 1 s)")
-    rounds = f"blocks of each setting ({ROUNDS}, or the preset's)"
-    add_whole(table, "--rounds", 2, 1000, rounds)
-    add_switch(table, "--dry-run", "say how many settings and how long; train nothing")
-    result = parser.add_argument_group("output")
-    add_json(result)
-    add_file(result, "--csv", "FILE", "write every block, and FILE.json")
-    add_switch(result, "--resume", "finish the sweep of --csv FILE")
-    add_file(result, "--markdown", "FILE", "write the table")
-    add_file(result, "--plot", "FILE", "draw it, as .svg or .png")
-    add_quiet(result)
-    add_switch(result, "--force", "overwrite existing files")
+    if arguments.dry_run:
+        say(foreseen(provenance, training.levers or ()))
+        return Exit.DONE
+    file = None
+    if outputs.csv is not None:
+        file = SweepFile(outputs.csv, provenance, force=arguments.force, resume=arguments.resume)
+    sweep = Sweep(grid, file.known if file else (), file)
+    earlier = file.earlier if file else None
+    if file and earlier and earlier.device and sweep.blocks_done == sweep.blocks_planned:
+        file.close()
+        return _print_measured(sweep, earlier, outputs)
+    training = training._replace(plan=of_count(plan, sweep.nproc))
+    return run_sweep(training, arguments, sweep, provenance, file, outputs)
 
 
-def _process_counts(text: str) -> tuple[int, ...]:
-    numbers = tuple(map(whole("--nproc", 1, MOST_PROCESSES), text.split(",")))
-    if len(set(numbers)) < len(numbers):
-        raise UsageError(f"--nproc {text} names a number twice; valid: each once")
-    return numbers
+def foreseen(provenance: Provenance, levers: Sequence[Lever]) -> str:
+    """Leave out what changes take if the levers are not known."""
+    grid = provenance.grid
+    blocks = grid.cells * grid.rounds
+    settings = "1 setting" if grid.cells == 1 else f"{grid.cells} settings"
+    measured = (
+        f"{grid.min_steps} steps and {grid.min_s:g} s" if grid.min_s else f"{grid.min_steps} steps"
+    )
+    least = f"{blocks * grid.min_s:.0f} s" if grid.min_s else f"{blocks * grid.min_steps} steps"
+    lines = [
+        f"{provenance.workload}: {settings}, {grid.rounds} rounds: {blocks} blocks",
+        f"each block measures {measured} at least: {least} in all, and the warm-up of each block",
+    ]
+    if grid.counts:
+        lines.append("nproc: each number of processes is a training of its own")
+    effects = {lever.name: lever.effect for lever in levers if lever.name in grid.named}
+    for effect, cost in SWITCHES.items():
+        names = sorted(name for name, one in effects.items() if one == effect)
+        if names:
+            lines.append(f"{', '.join(names)}: {cost}")
+    return "\n".join(lines)
 
 
-VERB = Verb(
-    name="sweep",
-    also="gpudash sweep [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
-    details=lambda: (
-        "All settings take turns in blocks of one training, and each is compared with the first.\n"
-        "A command of yours is ended once that is done: as by Ctrl-C, after 10 s by SIGTERM, "
-        "after 30 s by SIGKILL. With --json its output goes to standard error."
-    ),
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash sweep --vary pipelined=off,on --vary batch_size=4,8", "a table of four settings"),
-        ("gpudash sweep --vary num_workers=2,4,8 train.py", "levers of a script of yours"),
-        ("gpudash sweep encdec --nproc 1,2", "how much faster are two GPUs?"),
-        ("gpudash sweep --preset encdec --csv s.csv --plot s.svg", "a source's table, as files"),
-    ),
-    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
-    configuration="obeyed",
-    user_command="or workload",
-    module="gpudash.cli.sweep_run",
-)
+def _driver() -> dict[str, str]:
+    try:
+        version, _ = list_gpus()
+    except GpuUnavailable:
+        return {}
+    return {"driver": version}
+
+
+class Sweeping(Course):
+    """Goes through the blocks, in a training for each number of processes."""
+
+    def __init__(self, session: Session, news: News, sweep: Sweep, training: AskedTraining) -> None:
+        super().__init__(session, news)
+        self.sweep, self._training = sweep, training
+        self._done_before = sweep.blocks_done
+        self._began_s: float | None = None
+
+    def stages(self) -> Iterator[bool]:
+        yield from self.await_levers()
+        while True:
+            self.session.conduct(self.sweep)
+            while not self.sweep.done:
+                yield False
+            following = self.sweep.following
+            if following is None:
+                return
+            self.sweep = following
+            self.session.restart(of_count(self._training.plan, following.nproc))
+
+    def line(self, snapshot: Snapshot) -> str:
+        sweep = self.sweep
+        if sweep.state is None and self._began_s is None:
+            return f"{snapshot.workload}: {snapshot.status_line}"
+        if self._began_s is None:
+            self._began_s = time.monotonic()
+        done, planned = sweep.blocks_done, sweep.blocks_planned
+        bar = ("█" * (BAR_WIDTH * done // max(planned, 1))).ljust(BAR_WIDTH, "░")
+        line = f"{snapshot.workload} {bar} {done}/{planned} blocks"
+        fresh = done - self._done_before
+        if fresh:
+            elapsed_s = time.monotonic() - self._began_s
+            line += f", {elapsed_s / fresh * (planned - done):.0f} s left"
+        return ", ".join([line, *silence(snapshot)])
+
+
+def _conclude_file(sweep: Sweep, file: SweepFile | None) -> None:
+    if file is not None and sweep.blocks_done and sweep.refusal is None:
+        try:
+            file.conclude(tuple(chain(*sweep.results())))
+        except RecordingError as error:
+            sweep.failure = sweep.failure or str(error)
+
+
+def run_sweep(
+    training: AskedTraining,
+    arguments: argparse.Namespace,
+    sweep: Sweep,
+    provenance: Provenance,
+    file: SweepFile | None,
+    outputs: Outputs,
+) -> int:
+    plan = msgspec.structs.replace(training.plan, settings=provenance.settings)
+
+    def begin(session: Session, news: News) -> Sweeping:
+        return Sweeping(session, news, sweep, training._replace(plan=plan))
+
+    try:
+        course, ended = measure(training, arguments, begin)
+        sweep = course.sweep
+        _conclude_file(sweep, file)
+    finally:
+        if file is not None:
+            file.close()
+    refusal = sweep.refusal
+    if sweep.refusals:
+        refusal = f"no setting could be run: {'; '.join(sweep.refusals)}"
+    if refusal is not None:
+        complain(f"gpudash: {refusal}")
+        return Exit.REFUSED
+    unwritten = None
+    if sweep.blocks_done and (state := sweep.state) is not None:
+        run = provenance.on(state)
+        run = msgspec.structs.replace(run, skipped_samples=sweep.skipped_samples)
+        unwritten = outputs.publish(sweep, run)
+    why = sweep.failure or unwritten
+    return _conclude(ended, sweep, why, outputs)
+
+
+def _print_measured(sweep: Sweep, provenance: Provenance, outputs: Outputs) -> int:
+    if outputs.csv is not None:
+        complain(f"{shown(outputs.csv)} has all {sweep.blocks_planned} blocks; none is measured")
+    unwritten = outputs.publish(sweep, provenance)
+    if unwritten is None:
+        return Exit.DONE
+    complain(f"gpudash: {unwritten}")
+    return Exit.FAILED
+
+
+def _conclude(ended: Ended, sweep: Sweep, why: str | None, outputs: Outputs) -> int:
+    kept = ""
+    if 0 < sweep.blocks_done < sweep.blocks_planned:
+        kept = f" after {sweep.blocks_done} of {sweep.blocks_planned} blocks"
+        if outputs.csv is not None and outputs.csv.exists():
+            kept += f"; --resume finishes {shown(outputs.csv)}"
+    if ended.failed is not None:
+        complain(f"gpudash: {ended.why}{kept}")
+        return ended.failed
+    if ended.failure is not None:
+        return complain_of_failure(ended.failure, kept)
+    why = "interrupted" if ended.interrupted else why
+    if why is None and sweep.done:
+        return Exit.DONE
+    why = why or ended.why
+    complain(f"gpudash: {why}{kept}")
+    return Exit.INTERRUPTED if ended.interrupted else Exit.FAILED

@@ -1,54 +1,222 @@
-"""`gpudash why`."""
+"""`gpudash why`: measure a training until its answer is known, and print it."""
 
-from gpudash.cli.options import (
-    add_json,
-    add_number,
-    add_quiet,
-    add_switch,
-    add_training_options,
-)
-from gpudash.cli.parser import Parser, Verb
-from gpudash.errors import Exit
+import argparse
+import shlex
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
-SECONDS = 15.0
-"""Seconds of training behind an answer: the recent steps of which it is are of ten."""
-BUDGET_S = 30.0
+from msgspec.structs import asdict
+
+from gpudash.cli.headless import News
+from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
+from gpudash.cli.stdout import complain, say, say_json
+from gpudash.compare.slowing import MOST_S
+from gpudash.diagnosis.headline import answer_lines
+from gpudash.diagnosis.report import AnswerReport, report_of
+from gpudash.errors import Exit, UsageError
+from gpudash.format import steps
+from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
+from gpudash.protocol.session import SlowingShown
+from gpudash.run.child import scratch_folder
+from gpudash.run.code_looks import is_wanted
+from gpudash.run.session import Session
+from gpudash.snapshot import Snapshot
+from gpudash.trace.accounting import summarise
+from gpudash.trace.read import read
+
+PROFILED_STEPS = 10
+PROOF_S = 90.0
+"""What a proof has beside the budget: it slows for `MOST_S`, and measures again."""
+NO_TIME = "there was no time to trace steps"
+SETTLE = 10
+"""Looks at the news after a rehearsal, until the answer has its figures."""
 
 
-def add_arguments(parser: Parser) -> None:
-    add_training_options(parser)
-    question = parser.add_argument_group("measuring")
-    budget = f"end so long after the first step ({BUDGET_S:.0f}), with --prove 90 s later"
-    add_number(question, "--budget", 1, 86_400, "S", budget, BUDGET_S)
-    seconds = f"measure steps for so long ({SECONDS:.0f}), in half of the budget at most"
-    add_number(question, "--seconds", 1, 3600, "S", seconds, SECONDS)
-    prove = "slow each part of a step in turns, at most 60 s: proves the limit, or withdraws it"
-    add_switch(question, "--prove", prove)
-    profile = question.add_mutually_exclusive_group()
-    add_switch(profile, "--no-profile", "trace no steps: a profile tells waits from launches")
-    add_switch(profile, "--with-profile", "fail without a profile")
-    result = parser.add_argument_group("output")
-    add_json(result)
-    add_quiet(result)
+class WhyReport(AnswerReport, frozen=True, kw_only=True):
+    """What `gpudash why --json` prints. None = not measured."""
+
+    schema_version: int = 1
+    workload: str
+    device: str | None
+    settings: Settings
+    why_no_profile: str
+    """A clause; empty if there is one, or none was to be made."""
+    next: str | None
+    """The command that tries the first proposal; None without one."""
 
 
-VERB = Verb(
-    name="why",
-    also="gpudash why [options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …",
-    details=lambda: (
-        "Prints what limits the training, its evidence, and what each lever would bring.\n"
-        "A command of yours is ended once that is known: as by Ctrl-C, after 10 s by "
-        "SIGTERM, after 30 s by SIGKILL. With --json its output goes to standard error.\n"
-        "docs/concepts/diagnosis.md says how the answer is found."
-    ),
-    add_arguments=add_arguments,
-    examples=(
-        ("gpudash why train.py", "what limits a script"),
-        ("gpudash why jpeg_input --prove", "… and is that so: each part is slowed"),
-        ("gpudash why --json --budget 60 train.py", "for a program, within a minute"),
-    ),
-    exits=(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.INTERRUPTED),
-    configuration="obeyed",
-    user_command="or workload",
-    module="gpudash.cli.why_trial",
-)
+def main(arguments: argparse.Namespace) -> int:
+    training = training_of(arguments)
+    with TemporaryDirectory(prefix="gpudash-", dir=scratch_folder()) as folder:
+        trace = Path(folder) / "why.trace.json"
+        why, ended = measure(
+            training, arguments, lambda session, news: Why(session, news, arguments, trace)
+        )
+    return _conclude(why, training.plan, arguments, ended)
+
+
+class Why(Course):
+    """Waits for the answer; profiles, and slows if that is asked, as far as the budget lasts."""
+
+    patience_s = PATIENCE_S
+
+    def __init__(
+        self, session: Session, news: News, arguments: argparse.Namespace, trace: Path
+    ) -> None:
+        super().__init__(session, news)
+        self._arguments, self._trace = arguments, trace
+        self.budget_s: float = arguments.budget + PROOF_S * arguments.prove
+        self._until_s = inf
+        self._first = 0  # steps that had ended when the budget began
+        self.known = Snapshot()
+        """The newest one with an answer."""
+        self.why_no_profile = "" if arguments.no_profile else NO_TIME
+
+    def is_over(self) -> bool:
+        now = self.news.snapshot
+        if now.answer is not None:
+            self.known = now
+        if now.elapsed_s < self._until_s:
+            return super().is_over()
+        self.is_done = True
+        if self.known.answer is None:
+            count = now.total_steps - self._first
+            finished = f"only {steps(count)}" if count else "no step"
+            self.failure = f"{finished} was finished in {self.budget_s:g} s"
+        else:
+            complain(f"{self.budget_s:g} s were over while {self.doing}")
+        return True
+
+    def why_incomplete(self, ended: Ended) -> str:
+        """Return an empty text if all was found."""
+        if ended.failure is not None:
+            return ended.failure.sentence
+        missing = self.why_no_profile if self._arguments.with_profile else ""
+        return self.failure or (missing if self.is_done else f"{ended.why} while {self.doing}")
+
+    def stages(self) -> Iterator[bool]:
+        news, arguments = self.news, self._arguments
+        while not news.snapshot.total_steps:
+            yield False
+        self.doing = "measuring"
+        began_s, self._first = news.snapshot.elapsed_s, news.snapshot.total_steps
+        self._until_s = began_s + self.budget_s
+        measured_s = began_s + min(arguments.seconds, arguments.budget / 2)
+        while news.snapshot.answer is None or news.snapshot.elapsed_s < measured_s:
+            yield False
+        if not arguments.no_profile:
+            yield from self._deepen()
+        while is_wanted(news.snapshot) and news.snapshot.code is None:
+            self.doing = "looking where your code is"
+            yield False
+        yield from self._rehearse()
+        if arguments.prove and not self.failure:
+            yield from self._prove()
+
+    def _rehearse(self) -> Iterator[bool]:
+        """Time the levers that no model foretells, on one batch."""
+        news, self.doing = self.news, "rehearsing levers"
+        if news.snapshot.found:  # levers of a workload have a range without it
+            self.session.rehearse()
+            while news.snapshot.rehearsed is None:
+                yield False
+            for _ in range(SETTLE):
+                yield False
+
+    def _deepen(self) -> Iterator[bool]:
+        """Rest the answer on a profile, in half of what is left of the budget."""
+        news = self.news
+        left_ms = 1e3 * (self._until_s - news.snapshot.elapsed_s)
+        fitting = int(left_ms / 2 / (news.snapshot.step_ms_p50 or 1.0))
+        count = min(PROFILED_STEPS, fitting - 1)  # one before them has its flops counted
+        if count < 1:
+            return
+        yield from self.profile(count, self._trace)
+        self.why_no_profile, self.failure = self.failure, ""
+        if self.why_no_profile:
+            return
+        try:
+            summary = summarise(read(self._trace))
+        except UsageError as error:
+            self.why_no_profile = str(error)
+            return
+        before = news.snapshot.answer
+        self.session.deepen(*news.snapshot.profile_of, summary)
+        while news.snapshot.answer in (None, before):
+            yield False
+
+    def _prove(self) -> Iterator[bool]:
+        news = self.news
+        answer = news.snapshot.answer
+        step_ms = answer.step_ms if answer is not None else news.snapshot.step_ms_p50
+        if step_ms is None:
+            self.failure = "the duration of a step is not known"
+            return
+        asked = self.session.slow(step_ms)
+        while news.snapshot.last_command < asked or (shown := news.snapshot.slowing) is None:
+            yield False
+        complain(_expectation(shown))
+        while (shown := news.snapshot.slowing) is not None and not shown.is_over:
+            self.doing = f"slowing one part after another, round {shown.rounds + 1}"
+            yield False
+        self.doing = "measuring again"
+        while (answer := news.snapshot.answer) is None or not answer.slopes:
+            yield False
+
+
+def _expectation(shown: SlowingShown) -> str:
+    if shown.expected_s is None or shown.expected_s <= MOST_S:
+        return f"slowing takes up to {MOST_S:.0f} s"
+    return (
+        f"slowing ends after {MOST_S:.0f} s, and needs about {shown.expected_s:.0f} s: "
+        "its slopes may stay unknown"
+    )
+
+
+def _conclude(why: Why, plan: Plan, arguments: argparse.Namespace, ended: Ended) -> int:
+    answer = why.known.answer
+    if answer is None:
+        return ended.without("answer", why.why_incomplete(ended))
+    following = shlex.join(_trying(answer.tries[0], plan, arguments)) if answer.tries else None
+    if arguments.json:
+        say_json(report(why.known, answer, why.why_no_profile, following))
+    else:
+        say("\n".join(answer_lines(why.known, answer)))
+        more = {"no profile": why.why_no_profile, "next": following}
+        say("".join(f"  {name}: {text}\n" for name, text in more.items() if text), end="")
+    if ended.interrupted:
+        return Exit.INTERRUPTED
+    incomplete = why.why_incomplete(ended)
+    if incomplete:
+        complain(f"gpudash: {incomplete}")
+    return Exit.FAILED if incomplete else Exit.DONE
+
+
+def _trying(first: Try, plan: Plan, arguments: argparse.Namespace) -> Iterator[str]:
+    """Yield the words of a command that tries a change of this training."""
+    yield from ("gpudash", "ab", "--lever", f"{first.lever}={first.before},{first.value}")
+    if plan.command:
+        yield from arguments.user_command
+        return
+    yield from (arguments.workload, "--device", plan.device)
+    yield from ("--nproc", str(plan.nproc)) * (plan.nproc > 1)
+    for name, value in plan.settings.items():
+        if name != first.lever:
+            yield from ("--set", f"{name}={value}")
+
+
+def report(
+    snapshot: Snapshot, answer: Answer, why_no_profile: str, following: str | None
+) -> WhyReport:
+    return WhyReport(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        settings=snapshot.settings,
+        why_no_profile=why_no_profile,
+        next=following,
+        **asdict(report_of(answer)),
+    )

@@ -12,3 +12,5 @@ ROUNDS = 5
 """Blocks of each setting of a sweep."""
 MIN_STEPS = 10
 """Least steps of such a block."""
+TUNE_S = 60.0
+"""Seconds of training that a tune has, without compiling."""

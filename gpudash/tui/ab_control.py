@@ -8,7 +8,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.ab import Question
-from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
+from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS, TUNE_S
 from gpudash.compare.slowing import MOST_S
 from gpudash.errors import UsageError
 from gpudash.offers import canonical
@@ -78,7 +78,6 @@ class AbControl:
         )
 
     def tune(self, *, numerics: bool) -> str:
-        from gpudash.compare.tune.search import BUDGET_S  # noqa: PLC0415  # after the first frame
         from gpudash.compare.tune.tunable import choose  # noqa: PLC0415  # …
         from gpudash.compare.tune.tuning import Tuning, compiling  # noqa: PLC0415  # …
 
@@ -89,8 +88,8 @@ class AbControl:
         tuning = Tuning(found.tunables, energy=run.engine.meters)
         run.asked["comparison"] = Request(run.engine.conduct(tuning), True)
         levers = ", ".join(one.name for one in found.tunables)
-        more = f"; {compiling(BUDGET_S)}" * any(one.compiles for one in found.tunables)
-        return f"tries {levers} for {BUDGET_S:.0f} s at most{more}; {key_for('compare')} ends it"
+        more = f"; {compiling(TUNE_S)}" * any(one.compiles for one in found.tunables)
+        return f"tries {levers} for {TUNE_S:.0f} s at most{more}; {key_for('compare')} ends it"
 
     @property
     def is_sure(self) -> bool:

@@ -5,9 +5,8 @@ from random import Random
 
 import pytest
 
+from gpudash.cli.ab import conclude, progress_line, two_values
 from gpudash.cli.ab_report import StartFinding, StartFindings, document, sides_line
-from gpudash.cli.ab_starts import conclude
-from gpudash.cli.ab_trial import progress_line, two_values
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import BLOCK_S, MIN_STEPS
 from gpudash.errors import Exit

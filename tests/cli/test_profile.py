@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
 from gpudash.cli.measure import PATIENCE_S, Ended
-from gpudash.cli.profile_trial import ProfileTrial
+from gpudash.cli.profile import ProfileTrial
 from gpudash.errors import Exit
 from gpudash.protocol.inspections import Profiled
 from gpudash.snapshot import Result, Snapshot

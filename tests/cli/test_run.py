@@ -515,7 +515,7 @@ def attached_to(monkeypatch):
     def call(**how):
         for place, value in (
             ("gpudash.cli.attach.choose", run),
-            ("gpudash.cli.run_command.listen", None),
+            ("gpudash.cli.run.listen", None),
             ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
             ("gpudash.cli.dashboard.show", left),
             ("gpudash.cli.stdout.on_terminal", True),  # last: those imported now would keep it

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from gpudash.cli.main import main
+from gpudash.cli.sweep import Sweeping
 from gpudash.cli.sweep_grid import check_grid, trains_on_gpu, vary
 from gpudash.cli.sweep_outputs import Outputs, title_of
-from gpudash.cli.sweep_run import Sweeping
 from gpudash.compare.sweep.file import Provenance, SweepFile, read_rows
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep
 from gpudash.compare.sweep.presets import ON_CPU, ON_GPU
@@ -164,7 +164,7 @@ def test_a_presets_size_is_for_the_device_that_torch_will_choose(
     (tmp_path / "torch.py").write_text("\n".join(torch))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr("gpudash.cli.sweep_run.list_gpus", lambda: ("580.65", ("a GPU",)))
+    monkeypatch.setattr("gpudash.cli.sweep.list_gpus", lambda: ("580.65", ("a GPU",)))
     assert trains_on_gpu("auto") is found
 
 
@@ -178,14 +178,14 @@ def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path
     swept = []
     check = "gpudash.cli.sweep_grid.check_grid"
     monkeypatch.setattr(check, lambda *asked: swept.append(asked))
-    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_: 0)
+    monkeypatch.setattr("gpudash.cli.sweep.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
     assert swept[0] == swept[1]
 
 
 def test_a_files_name_may_be_invalid_text(monkeypatch, tmp_path):
-    monkeypatch.setattr("gpudash.cli.sweep_run.run_sweep", lambda *_: 0)
+    monkeypatch.setattr("gpudash.cli.sweep.run_sweep", lambda *_: 0)
     path = tmp_path / os.fsdecode(b"b\xe4r.csv")
     varied = ["--device", "cpu", "--vary", "pin_memory=on,off"]
     assert main(["sweep", "encdec", *varied, "--csv", str(path)]) == 0

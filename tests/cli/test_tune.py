@@ -16,7 +16,7 @@ from gpudash.cli import tune_memory
 from gpudash.cli.headless import News
 from gpudash.cli.main import main
 from gpudash.cli.measure import Ended
-from gpudash.cli.tune_trial import ANSWER_S, Tune, TuneReport, conclude, document, lines, progress
+from gpudash.cli.tune import ANSWER_S, Tune, TuneReport, conclude, document, lines, progress
 from gpudash.compare.tune.tunable import Chosen, LeftOut
 from gpudash.errors import Exit, RecordingError
 from gpudash.protocol.answer import Answer

@@ -8,10 +8,10 @@ import jsonschema
 import msgspec
 import pytest
 
+from gpudash.cli.ab import of_instruments
 from gpudash.cli.ab_report import ComparisonReport
-from gpudash.cli.ab_trial import of_instruments
 from gpudash.cli.headless import cost_clause
-from gpudash.cli.tune_trial import document, lines
+from gpudash.cli.tune import document, lines
 from gpudash.cli.verbs import load
 from gpudash.compare.energy import money, of_a_million, saved_a_day
 from gpudash.errors import Exit, UsageError

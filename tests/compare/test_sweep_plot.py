@@ -75,6 +75,6 @@ def test_a_plot_that_cannot_be_written_is_reported_in_a_line(tmp_path):
 
 def test_only_a_plot_loads_matplotlib():
     assert importlib.util.find_spec("matplotlib")
-    code = "import gpudash.cli.sweep_run, sys; print('matplotlib' in sys.modules)"
+    code = "import gpudash.cli.sweep, sys; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

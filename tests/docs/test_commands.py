@@ -15,8 +15,9 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.cli import sweep_grid, tune
+from gpudash.cli import sweep_grid
 from gpudash.cli.main import main, parse
+from gpudash.cli.verbs import load
 from gpudash.compare import experiment, meter
 from tests import worker_double
 from tests.cli.conftest import ended, shows
@@ -86,7 +87,9 @@ def folder(
     hurried = (experiment, "BLOCK_S"), (experiment, "RUN_S"), (meter, "BLOCK_S")
     for module, name in (*hurried, (sweep_grid, "MIN_S")):
         monkeypatch.setattr(module, name, 0.03)  # so many ahead that a busy machine misses none
-    monkeypatch.setattr(tune, "BUDGET_S", 2.0)
+    (tuning,) = (one for one in load("tune").options if one.title == "tuning")
+    (budget,) = (one for one in tuning.options if "--budget" in one.names)
+    monkeypatch.setitem(budget.how, "default", 2.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = dict(CATALOGUE)
     yield tmp_path

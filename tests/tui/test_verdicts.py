@@ -5,7 +5,7 @@ import shlex
 import msgspec
 import pytest
 
-from gpudash.cli.ab_trial import two_values
+from gpudash.cli.ab import two_values
 from gpudash.cli.main import parse
 from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from gpudash.compare.lengths import FEWEST_LARGE
+from gpudash.compare.lengths import FEWEST_LARGE, TUNE_S
 from gpudash.compare.paired_t import Estimate, Order, same_setting_check, verdict
 from gpudash.compare.sequential import LARGE_TOO, LEAST, estimate_so_far, is_settled
 from gpudash.compare.tune.race import Race
@@ -25,8 +25,6 @@ from gpudash.compare.tune.tunable import Tunable
 from gpudash.protocol.records import Settings
 from workloads.levers import phrase
 
-BUDGET_S = 60.0
-"""Seconds of training, without what compiling takes."""
 PROOF = 0.25
 """Part of the budget that is at least kept for the proof, …"""
 CLEAR, CLEAR_PROOF = 0.2, 0.15
@@ -105,7 +103,7 @@ class _OpenRace(NamedTuple):
 class Allowance(NamedTuple):
     """How long a tune may take."""
 
-    budget_s: float = BUDGET_S
+    budget_s: float = TUNE_S
     pairs: int = MOST_PAIRS
     """Most pairs of the proof."""
     spent_s: float = 0.0
