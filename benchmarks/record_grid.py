@@ -18,7 +18,6 @@ from pathlib import Path
 
 import msgspec
 
-from gpudash.cli.headless import News
 from gpudash.cli.measure import AskedTraining, Course, measure
 from gpudash.cli.user_training import plan_of
 from gpudash.compare.experiment import BLOCK_S, RUN_S
@@ -26,7 +25,6 @@ from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.compare.tune.tuning import MIN_STEPS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import State
-from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot
 from tests.compare.recorded_grids import NEW_LOADER_LEVERS, Recording
@@ -78,8 +76,7 @@ class Walk:
 class Walking(Course):
     """The walk over a training, which begins once its levers are known."""
 
-    def __init__(self, walk: Walk, session: Session, news: News, seconds: float) -> None:
-        super().__init__(session, news)
+    def __init__(self, walk: Walk, seconds: float) -> None:
         self._walk, self._seconds = walk, seconds
 
     def stages(self) -> Iterator[bool]:
@@ -130,7 +127,7 @@ def main() -> None:
         start = fixed | {name: texts[0] for name, texts in values.items()}
         training = AskedTraining(Plan(workload=asked.workload, settings=start, device=asked.device))
     how = argparse.Namespace(command=(), set_by={}, json=True, quiet=not script)
-    measure(training, how, lambda session, news: Walking(walk, session, news, asked.seconds))
+    measure(training, how, Walking(walk, asked.seconds))
     found = Recording.read(asked.file) if asked.file.exists() else recording
     print(json.dumps({"rounds": len(found.rounds), "settings": len(found.settings)}))
 

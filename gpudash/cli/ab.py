@@ -1,7 +1,7 @@
 """`gpudash ab`: compare in one start of a training, or in several, and say what was found."""
 
 import argparse
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -14,8 +14,8 @@ from gpudash.cli.ab_report import (
     lines,
     write_card,
 )
-from gpudash.cli.headless import News, interruptions
-from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
+from gpudash.cli.headless import interruptions
+from gpudash.cli.measure import AskedTraining, Course, measure, training_of
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import compared_values
 from gpudash.cli.stdout import complain, say, say_json
@@ -28,7 +28,6 @@ from gpudash.format import change
 from gpudash.levers.known import OF_FROZEN
 from gpudash.offers import check_for_script, refusal
 from gpudash.protocol.training import SCRIPT, Lever
-from gpudash.run.session import Session
 from gpudash.run.user_command import understand
 from gpudash.snapshot import Snapshot, silence
 from workloads.levers import LeverError, find
@@ -56,14 +55,6 @@ class Start(NamedTuple):
         return replace(question, seed=self.number - 1)
 
 
-class Trial(NamedTuple):
-    """A comparison in one start of the training, and how that ended."""
-
-    comparison: Comparison | None
-    """None if the training never got that far."""
-    ended: Ended
-
-
 def of_instruments(arguments: argparse.Namespace) -> Question:
     """Return the question without a lever: the cost of gpudash's own instruments."""
     if arguments.energy and arguments.no_instruments:
@@ -82,7 +73,7 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
     )
 
 
-def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
+def _asked(arguments: argparse.Namespace) -> tuple[AskedTraining, Question | None]:
     """Raise UsageError or LeverError before anything starts, as far as the levers are known."""
     moved = [] if arguments.lever is None else [arguments.lever.partition("=")[0]]
     training = training_of(arguments, moved, "compared")
@@ -90,17 +81,7 @@ def trial_of(arguments: argparse.Namespace) -> Callable[[Start], Trial]:
     if known is not None and arguments.lever is not None:
         settings = training.plan.settings | {known.lever: known.a}
         training = training._replace(plan=replace(training.plan, settings=settings))
-
-    def trial(start: Start) -> Trial:
-        def begin(session: Session, news: News) -> _Comparing:
-            return _Comparing(session, news, arguments, start, known)
-
-        course, ended = measure(training, arguments, begin)
-        if ended.interrupted and course.comparison is not None:
-            course.comparison.cancel("interrupted")
-        return Trial(course.comparison, ended)
-
-    return trial
+    return training, known
 
 
 def _known(training: AskedTraining, arguments: argparse.Namespace) -> Question | None:
@@ -157,22 +138,14 @@ def _check_two(text: str, values: Collection[str]) -> None:
 class _Comparing(Course):
     """Compares once the training's levers are known."""
 
-    def __init__(
-        self,
-        session: Session,
-        news: News,
-        arguments: argparse.Namespace,
-        start: Start,
-        known: Question | None,
-    ) -> None:
-        super().__init__(session, news)
-        self._arguments, self._start, self._known = arguments, start, known
+    def __init__(self, arguments: argparse.Namespace, start: Start, known: Question | None) -> None:
+        self.arguments, self._start, self._known = arguments, start, known
         self.comparison: Comparison | None = None
 
     def stages(self) -> Iterator[bool]:
         yield from self.await_levers()
         levers = self.news.snapshot.levers
-        question = self._known or question_of(self._arguments, levers, of_script=True)
+        question = self._known or question_of(self.arguments, levers, of_script=True)
         comparison = self.comparison = Comparison(self._start.asks(question))
         self.session.conduct(comparison)
         while not comparison.done:
@@ -180,18 +153,6 @@ class _Comparing(Course):
 
     def line(self, snapshot: Snapshot) -> str:
         return ", ".join(filter(None, (self._start.one_of_several, progress_line(snapshot))))
-
-
-def missing(trial: Trial, start: Start) -> int | None:
-    """Say why a trial has no verdict; return its exit code, or None if it has a verdict."""
-    comparison, ended = trial
-    one = start.one_of_several
-    if comparison is None:
-        return ended.without("verdict", start=one)
-    if comparison.verdict is not None and (comparison.is_whole or ended.failed is None):
-        return None
-    code = Exit.REFUSED if comparison.refused else Exit.FAILED
-    return ended.without("verdict", comparison.failure, code, start=one)
 
 
 def progress_line(snapshot: Snapshot) -> str:
@@ -209,14 +170,14 @@ def progress_line(snapshot: Snapshot) -> str:
 
 def main(arguments: argparse.Namespace) -> int:
     check_card(arguments)
-    trial = trial_of(arguments)
+    training, known = _asked(arguments)
     if arguments.starts > 1:
         if arguments.set_by.get("ab.within") == COMMAND_LINE:
             raise UsageError(
                 "--within does not go with --starts: how narrow the interval is, the starts decide"
             )
         _announce(arguments)
-    return conclude(findings(trial, arguments), arguments)
+    return conclude(_findings(training, known, arguments), arguments)
 
 
 def _announce(arguments: argparse.Namespace) -> None:
@@ -230,7 +191,9 @@ def _announce(arguments: argparse.Namespace) -> None:
         complain(f"the training is started {arguments.starts} times")
 
 
-def findings(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> StartFindings:
+def _findings(
+    training: AskedTraining, known: Question | None, arguments: argparse.Namespace
+) -> StartFindings:
     """End with the first start that has no result. Raises UsageError or LeverError."""
     planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
@@ -238,7 +201,7 @@ def findings(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> 
     with interruptions(between_starts):  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
-            found = _result(trial, start, first=not results)
+            found = _result(training, _Comparing(arguments, start, known), start)
             if isinstance(found, StartFinding):
                 results.append(found)
                 if planned > 1 and not arguments.quiet:
@@ -251,21 +214,26 @@ def findings(trial: Callable[[Start], Trial], arguments: argparse.Namespace) -> 
     return StartFindings(results, planned, failed)
 
 
-def _result(trial: Callable[[Start], Trial], start: Start, *, first: bool) -> StartFinding | int:
+def _result(training: AskedTraining, course: _Comparing, start: Start) -> StartFinding | int:
     """Return the exit code if there is no result; why has been said then."""
+    one = start.one_of_several
     try:
-        found = trial(start)
+        ended = measure(training, course.arguments, course)
     except (GpudashError, LeverError) as error:
-        if first:
+        if start.number == 1:
             raise
-        where = f" in {start.name}" if start.of > 1 else ""
-        complain(f"gpudash: no verdict{where}: {error}")
+        complain(f"gpudash: no verdict in {one}: {error}")
         return error.exit if isinstance(error, GpudashError) else Exit.REFUSED
-    code, (comparison, ended) = missing(found, start), found
-    if code is not None or comparison is None:
-        return Exit.FAILED if code is None else code
-    if ended.interrupted and comparison.cut_short and start.of > 1:
-        complain(f"gpudash: {start.name} was interrupted and does not count")
+    comparison = course.comparison
+    if comparison is None:
+        return ended.without("verdict", start=one)
+    if ended.interrupted:
+        comparison.cancel("interrupted")
+    if not comparison.is_whole and (comparison.verdict is None or ended.failed is not None):
+        code = Exit.REFUSED if comparison.refused else Exit.FAILED
+        return ended.without("verdict", comparison.failure, code, start=one)
+    if ended.interrupted and comparison.cut_short and one:
+        complain(f"gpudash: {one} was interrupted and does not count")
         return Exit.INTERRUPTED
     return StartFinding(comparison, ended.snapshot, ended.interrupted)
 

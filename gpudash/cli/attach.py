@@ -3,24 +3,19 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
 
+from gpudash.cli.dashboard import opening, show
+from gpudash.cli.run import listen, say_farewell
+from gpudash.cli.stdout import on_terminal
 from gpudash.errors import UsageError
 from gpudash.format import plain
+from gpudash.protocol.commands import Plan
 from gpudash.rendezvous import FOLDER, folders
-
-if TYPE_CHECKING:
-    from gpudash.run.runs import UserRun
+from gpudash.run.job import TrainingJob
+from gpudash.run.runs import UserRun, check_folder, elsewhere, living
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.dashboard import opening, show
-    from gpudash.cli.run import listen, say_farewell
-    from gpudash.cli.stdout import on_terminal
-    from gpudash.protocol.commands import Plan
-    from gpudash.run.job import TrainingJob
-    from gpudash.run.runs import check_folder, living
-
     check_folder()
     run = choose(arguments.run, living())
     if not on_terminal():
@@ -38,7 +33,7 @@ def main(arguments: argparse.Namespace) -> int:
     return say_farewell(source, left)
 
 
-def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
+def choose(word: str | None, runs: Sequence[UserRun]) -> UserRun:
     """Return the run with this name or process id, or the only possible one. Raises UsageError."""
     if not runs:
         raise UsageError(plain(_why_none()))
@@ -57,8 +52,6 @@ def choose(word: str | None, runs: Sequence["UserRun"]) -> "UserRun":
 
 
 def _why_none() -> str:
-    from gpudash.run.runs import elsewhere
-
     if others := elsewhere():
         where = "; ".join(f"{one.name} on {one.host}" for one in others)
         return (
@@ -76,5 +69,5 @@ def _elsewhere() -> str:
     return f"looked in {looked_in}, {FOLDER} names another folder"
 
 
-def _described(run: "UserRun") -> str:
+def _described(run: UserRun) -> str:
     return plain(f"{run.facts.pid} ({run.facts.name} in {run.facts.cwd})")

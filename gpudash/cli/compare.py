@@ -1,16 +1,14 @@
 """`gpudash compare`: compare two recorded runs, setting by setting."""
 
 import argparse
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from gpudash.cli.stdout import complain
+from gpudash.cli.stdout import complain, complain_of_left_out, say, say_json
+from gpudash.compare.runs import table
+from gpudash.compare.runs.comparison import Matched, RunComparison, compared
+from gpudash.compare.runs.run import RecordedRun, read_run
 from gpudash.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpudash.compare.runs.comparison import Matched, RunComparison
-    from gpudash.compare.runs.run import RecordedRun
+from gpudash.recording.files import shown
 
 MOST_NAMED = 4
 """Most settings named in an error."""
@@ -18,10 +16,6 @@ MOST_NAMED = 4
 
 def main(arguments: argparse.Namespace) -> int:
     """Decide nothing where an interval contains the limit; a setting without one is an error."""
-    from gpudash.cli.stdout import say, say_json
-    from gpudash.compare.runs import table
-    from gpudash.compare.runs.comparison import compared
-
     base, new = _read(arguments.base), _read(arguments.new)
     found = compared(base, new, arguments.fail_below)
     if not found.matched:
@@ -35,11 +29,7 @@ def main(arguments: argparse.Namespace) -> int:
     return _judged(found)
 
 
-def _read(path: "Path") -> "RecordedRun":
-    from gpudash.cli.stdout import complain_of_left_out
-    from gpudash.compare.runs.run import read_run
-    from gpudash.recording.files import shown
-
+def _read(path: Path) -> RecordedRun:
     run = read_run(path)
     if not any(one.parts for one in run.measured):
         raise UsageError(f"{shown(path)} has no step after the warm-up")
@@ -47,7 +37,7 @@ def _read(path: "Path") -> "RecordedRun":
     return run
 
 
-def _judged(found: "RunComparison") -> int:
+def _judged(found: RunComparison) -> int:
     if found.fail_below is None:
         return Exit.DONE
     limit = f"{found.fail_below:g}"
@@ -67,7 +57,5 @@ def _judged(found: "RunComparison") -> int:
     return Exit.DONE
 
 
-def _named(some: "list[Matched]", found: "RunComparison") -> str:
-    from gpudash.compare.runs import table
-
+def _named(some: list[Matched], found: RunComparison) -> str:
     return "; ".join(table.label(one, found) for one in some)

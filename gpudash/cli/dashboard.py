@@ -3,36 +3,33 @@
 import argparse
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gpudash.cli.options import (
-    once_each,
-)
+from msgspec.structs import replace
+
+from gpudash.cli.options import once_each
+from gpudash.cli.plan import make_plan
 from gpudash.cli.stdout import complain, on_terminal, say
 from gpudash.errors import Exit, UsageError
+from gpudash.protocol.commands import Plan
+from gpudash.snapshot import Snapshot
+from workloads.needs import missing
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpudash.protocol.commands import Plan
     from gpudash.run.replay import Player
     from gpudash.run.session import Session
-    from gpudash.snapshot import Snapshot
 
 IN_A_PIPE = (120, 40)
 """Columns and rows of a frame that goes to no terminal."""
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from msgspec.structs import replace
-
-    from gpudash.cli.plan import make_plan
-    from workloads.needs import missing
-
     if arguments.command == ["gpudash"] and missing(("torch",)):
         from gpudash.cli.info import welcome
 
@@ -66,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def opening(
-    plan: "Plan", arguments: argparse.Namespace, record: "Path | None" = None, **source: Any
+    plan: Plan, arguments: argparse.Namespace, record: Path | None = None, **source: Any
 ) -> Iterator[Callable[[], "Session"]]:
     """Yield a function that opens the session, once; close it at the end."""
     with ExitStack() as at_end:
@@ -90,7 +87,7 @@ def opening(
 
 def show(
     open_session: Callable[[], "Session"],
-    plan: "Plan",
+    plan: Plan,
     arguments: argparse.Namespace,
     player: "Player | None" = None,
 ) -> "ScreenResult":
@@ -118,7 +115,7 @@ class ScreenResult(NamedTuple):
     """How a dashboard was left; `command` is the user's own, if there is one."""
 
     code: int
-    snapshot: "Snapshot"
+    snapshot: Snapshot
     recorded: str = ""
     command: tuple[str, ...] = ()
 
@@ -135,14 +132,14 @@ class ScreenResult(NamedTuple):
             complain(line)
 
 
-def check_record_options(arguments: argparse.Namespace, record: "Path | None") -> None:
+def check_record_options(arguments: argparse.Namespace, record: Path | None) -> None:
     """Raise UsageError for an option about a recording if nothing is recorded to a file."""
     for option in ("live", "every_step"):
         if getattr(arguments, option) and record is None:
             raise UsageError(f"--{option.replace('_', '-')} goes with --record FILE.csv")
 
 
-def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
+def _outputs(arguments: argparse.Namespace) -> tuple[Path | None, str | None]:
     """Return the file to record to, and the sink of rows on standard output."""
     record: Path | None = arguments.record
     rows: str | None = "jsonl" if arguments.jsonl else None
@@ -155,9 +152,8 @@ def _outputs(arguments: argparse.Namespace) -> "tuple[Path | None, str | None]":
 
 
 def _print_once(
-    open_session: Callable[[], "Session"], plan: "Plan", *, ascii_only: bool, color: str
+    open_session: Callable[[], "Session"], plan: Plan, *, ascii_only: bool, color: str
 ) -> int:
-    import shutil
 
     from gpudash.cli.headless import complain_of_failure
     from gpudash.tui.running import one_frame

@@ -5,11 +5,10 @@ import argparse
 from gpudash.cli.options import once_each
 from gpudash.cli.stdout import complain_of_left_out
 from gpudash.errors import Exit
+from gpudash.sinks.export import export, export_to
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.sinks.export import export, export_to
-
     recording, force = arguments.recording, arguments.force
     if arguments.to:
         once_each(arguments.to)

@@ -2,16 +2,15 @@
 
 import argparse
 
+from gpudash.cli.catalogue import as_text, catalogue
+from gpudash.cli.plan import entry_of
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit
 from workloads import find_workload, names
+from workloads.own.names import installed
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.catalogue import as_text, catalogue
-    from gpudash.cli.plan import entry_of
-    from workloads.own.names import installed
-
     if arguments.workload is None:
         entries, others = list(map(find_workload, names())), installed()
     else:

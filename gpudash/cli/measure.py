@@ -6,12 +6,12 @@ so does all it has started.
 
 import argparse
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from gpudash import format as fmt
 from gpudash.cli.headless import News, StartedTraining, session_of
@@ -39,13 +39,15 @@ class Course(ABC):
     patience_s = inf
     """How long a step may take."""
 
-    def __init__(self, session: Session, news: News) -> None:
-        self.session, self.news = session, news
-        self.doing = "warming up"
-        self.failure = ""
-        """Why something was not found, as a clause."""
-        self.is_done = False
-        self._stages = self.stages()
+    session: Session
+    news: News
+    doing = "warming up"
+    failure = ""
+    """Why something was not found, as a clause."""
+    is_done = False
+
+    def begin(self, session: Session, news: News) -> None:
+        self.session, self.news, self._stages = session, news, self.stages()
 
     def await_levers(self) -> Iterator[bool]:
         """Wait until it is known which the training has."""
@@ -80,9 +82,6 @@ class Course(ABC):
         while self.news.snapshot.last_command < asked or self.news.snapshot.profiling:
             yield False
         self.failure = self.news.snapshot.profile_refusal
-
-
-AnyCourse = TypeVar("AnyCourse", bound=Course)
 
 
 class Ended(NamedTuple):
@@ -146,11 +145,7 @@ def training_of(
     return training
 
 
-def measure(
-    training: AskedTraining,
-    arguments: argparse.Namespace,
-    begin: Callable[[Session, News], AnyCourse],
-) -> tuple[AnyCourse, Ended]:
+def measure(training: AskedTraining, arguments: argparse.Namespace, course: Course) -> Ended:
     """Start the training; have it end once the course is over. Raises what the course raises."""
     measured = _started(training, arguments)
     refusals = list[Exception]()
@@ -164,14 +159,14 @@ def measure(
 
     opened = session_of(training.plan, arguments, **measured.source)
     with closing(measured), closing(opened) as session:
-        course = begin(session, measured.news)
+        course.begin(session, measured.news)
         measured.follow(session, course.line, is_over)
         why, failed = measured.outcome(session.failure)
     snapshot, interrupted = measured.news.snapshot, measured.interrupted
     ended = Ended(snapshot, interrupted, why, failed, session.failure, measured.is_ours)
     if refusals:
         raise refusals[0]
-    return course, ended
+    return ended
 
 
 def _started(training: AskedTraining, arguments: argparse.Namespace) -> StartedTraining:

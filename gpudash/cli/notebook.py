@@ -3,13 +3,12 @@
 import argparse
 import sys
 
+from gpudash.cli.stdout import complain, say
 from gpudash.errors import Exit
+from gpudash.run.user_command import INJECTED
 
 
 def main(_arguments: argparse.Namespace) -> int:
-    from gpudash.cli.stdout import complain, say
-    from gpudash.run.user_command import INJECTED
-
     complain("for the notebook's first cell:")
     say(f'%run "{INJECTED / "first_cell.py"}" "{sys.executable}"')
     return Exit.DONE

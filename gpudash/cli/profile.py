@@ -7,14 +7,12 @@ from tempfile import TemporaryFile
 
 import msgspec
 
-from gpudash.cli.headless import News
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
 from gpudash.recording.provenance import plain
-from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
@@ -45,11 +43,8 @@ def main(arguments: argparse.Namespace) -> int:
         return Exit.DONE
     training = training_of(arguments)
     path = _path(arguments, training.plan.workload)
-
-    def begin(session: Session, news: News) -> ProfileTrial:
-        return ProfileTrial(session, news, arguments.steps, path)
-
-    trial, ended = measure(training, arguments, begin)
+    trial = ProfileTrial(arguments.steps, path)
+    ended = measure(training, arguments, trial)
     code = trial.conclude(ended)
     if code == Exit.DONE:
         _print_report(path, before, ended.snapshot, as_json=arguments.json)
@@ -86,8 +81,7 @@ class ProfileTrial(Course):
 
     patience_s = PATIENCE_S
 
-    def __init__(self, session: Session, news: News, steps: int, path: Path) -> None:
-        super().__init__(session, news)
+    def __init__(self, steps: int, path: Path) -> None:
         self._steps, self._path = steps, path
 
     def stages(self) -> Iterator[bool]:

@@ -3,14 +3,13 @@
 import argparse
 from typing import Any
 
+from gpudash.cli.dashboard import opening, show
 from gpudash.cli.stdout import on_terminal
 from gpudash.errors import UsageError
+from gpudash.run.replay import NOTHING, Player, Replay
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.dashboard import opening, show
-    from gpudash.run.replay import NOTHING, Player, Replay
-
     replay = Replay(arguments.file, Player(arguments.speed))
     if not on_terminal():
         raise UsageError("a replay needs a terminal; gpudash export makes other files of it")

@@ -1,22 +1,18 @@
 """`gpudash report`: write a recording as one self-contained HTML page."""
 
 import argparse
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpudash.cli.stdout import complain_of_left_out, passing
 from gpudash.errors import Exit, UsageError
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from gpudash.recording.files import created, shown
+from gpudash.report.page import page
+from gpudash.run.replayed import replayed
 
 SUFFIXES = (".html", ".htm")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.recording.files import created, shown
-    from gpudash.report.page import page
-    from gpudash.run.replayed import replayed
-
     output: Path = arguments.output
     if output.suffix not in SUFFIXES:
         raise UsageError(f"cannot write a report to {shown(output)}: its name has to end in .html")

@@ -2,14 +2,12 @@
 
 import argparse
 from importlib import import_module
-from typing import TYPE_CHECKING
+
+import msgspec
 
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
 from workloads.nearest import unknown
-
-if TYPE_CHECKING:
-    import msgspec
 
 DOCUMENTS = {
     "ab": "gpudash.cli.ab_report:ComparisonReport",
@@ -28,8 +26,6 @@ DOCUMENTS = {
 
 
 def main(arguments: argparse.Namespace) -> int:
-    import msgspec
-
     name = arguments.name
     if name is None:
         say("\n".join(DOCUMENTS))
@@ -40,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def record(name: str) -> "type[msgspec.Struct]":
+def record(name: str) -> type[msgspec.Struct]:
     module, _, record = DOCUMENTS[name].partition(":")
     found: type[msgspec.Struct] = getattr(import_module(module), record)
     return found

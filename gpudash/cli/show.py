@@ -3,13 +3,13 @@
 import argparse
 from pathlib import Path
 
+from gpudash.cli.catalogue import look_up, recipe_lines
 from gpudash.cli.stdout import say, say_json
 from gpudash.errors import Exit, UsageError
+from gpudash.present.own_line import LOADER, own_patch
 
 
 def main(arguments: argparse.Namespace) -> int:
-    from gpudash.cli.catalogue import look_up, recipe_lines
-
     if arguments.patch is not None:
         say(_patch(arguments.what, arguments.patch))
         return Exit.DONE
@@ -22,8 +22,6 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _patch(what: str, script: str) -> str:
-    from gpudash.present.own_line import LOADER, own_patch
-
     if not Path(script).is_file():
         raise UsageError(f"--patch {script}: there is no such file")
     lever, _, value = what.partition("=")

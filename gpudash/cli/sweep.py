@@ -9,7 +9,7 @@ from itertools import chain
 import msgspec
 
 from gpudash import __version__
-from gpudash.cli.headless import News, complain_of_failure
+from gpudash.cli.headless import complain_of_failure
 from gpudash.cli.measure import AskedTraining, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say
 from gpudash.cli.sweep_grid import grid_of_command, of_count, plan_and_grid
@@ -17,10 +17,10 @@ from gpudash.cli.sweep_outputs import Outputs
 from gpudash.compare.sweep.file import Provenance, SweepFile
 from gpudash.compare.sweep.grid import Sweep
 from gpudash.errors import Exit, RecordingError
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Lever
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
-from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot, silence
 from gpudash.telemetry.gpu import list_gpus
 from gpudash.telemetry.nvml import GpuUnavailable
@@ -108,9 +108,8 @@ def _driver() -> dict[str, str]:
 class Sweeping(Course):
     """Goes through the blocks, in a training for each number of processes."""
 
-    def __init__(self, session: Session, news: News, sweep: Sweep, training: AskedTraining) -> None:
-        super().__init__(session, news)
-        self.sweep, self._training = sweep, training
+    def __init__(self, sweep: Sweep, plan: Plan) -> None:
+        self.sweep, self._plan = sweep, plan
         self._done_before = sweep.blocks_done
         self._began_s: float | None = None
 
@@ -124,7 +123,7 @@ class Sweeping(Course):
             if following is None:
                 return
             self.sweep = following
-            self.session.restart(of_count(self._training.plan, following.nproc))
+            self.session.restart(of_count(self._plan, following.nproc))
 
     def line(self, snapshot: Snapshot) -> str:
         sweep = self.sweep
@@ -159,12 +158,9 @@ def run_sweep(
     outputs: Outputs,
 ) -> int:
     plan = msgspec.structs.replace(training.plan, settings=provenance.settings)
-
-    def begin(session: Session, news: News) -> Sweeping:
-        return Sweeping(session, news, sweep, training._replace(plan=plan))
-
+    course = Sweeping(sweep, plan)
     try:
-        course, ended = measure(training, arguments, begin)
+        ended = measure(training, arguments, course)
         sweep = course.sweep
         _conclude_file(sweep, file)
     finally:

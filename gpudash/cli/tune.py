@@ -8,7 +8,6 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
-from gpudash.cli.headless import News
 from gpudash.cli.measure import Course, Ended, measure, training_of
 from gpudash.cli.stdout import ask, complain, on_terminal, say, say_json
 from gpudash.compare.energy import Costs, costs, worth_lines
@@ -21,7 +20,6 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import EnergyFound
 from gpudash.protocol.training import State
 from gpudash.recording.files import shown
-from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
 from workloads.take_home import recipe
@@ -97,8 +95,8 @@ def main(arguments: argparse.Namespace) -> int:
     training = training_of(arguments, named(arguments), "tuned")
     if training.levers is None or any(lever.numerics for lever in training.levers):
         _ask(arguments)
-    tune, ended = measure(training, arguments, lambda session, news: Tune(session, news, arguments))
-    return conclude(tune, arguments, ended)
+    tune = Tune(arguments)
+    return conclude(tune, arguments, measure(training, arguments, tune))
 
 
 def named(arguments: argparse.Namespace) -> list[str]:
@@ -111,8 +109,7 @@ def named(arguments: argparse.Namespace) -> list[str]:
 class Tune(Course):
     """Waits until enough is known of the training, then tunes it."""
 
-    def __init__(self, session: Session, news: News, arguments: argparse.Namespace) -> None:
-        super().__init__(session, news)
+    def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
         self.tuning: Tuning | None = None
         """None until it has begun."""

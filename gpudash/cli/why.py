@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import asdict
 
-from gpudash.cli.headless import News
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say, say_json
 from gpudash.compare.slowing import MOST_S
@@ -23,7 +22,6 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import SlowingShown
 from gpudash.run.child import scratch_folder
 from gpudash.run.code_looks import is_wanted
-from gpudash.run.session import Session
 from gpudash.snapshot import Snapshot
 from gpudash.trace.accounting import summarise
 from gpudash.trace.read import read
@@ -53,9 +51,8 @@ def main(arguments: argparse.Namespace) -> int:
     training = training_of(arguments)
     with TemporaryDirectory(prefix="gpudash-", dir=scratch_folder()) as folder:
         trace = Path(folder) / "why.trace.json"
-        why, ended = measure(
-            training, arguments, lambda session, news: Why(session, news, arguments, trace)
-        )
+        why = Why(arguments, trace)
+        ended = measure(training, arguments, why)
     return _conclude(why, training.plan, arguments, ended)
 
 
@@ -64,10 +61,7 @@ class Why(Course):
 
     patience_s = PATIENCE_S
 
-    def __init__(
-        self, session: Session, news: News, arguments: argparse.Namespace, trace: Path
-    ) -> None:
-        super().__init__(session, news)
+    def __init__(self, arguments: argparse.Namespace, trace: Path) -> None:
         self._arguments, self._trace = arguments, trace
         self.budget_s: float = arguments.budget + PROOF_S * arguments.prove
         self._until_s = inf

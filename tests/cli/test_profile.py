@@ -124,7 +124,9 @@ class FakeSession:
 
 @pytest.fixture
 def trial():
-    return ProfileTrial(FakeSession(), News(), 3, Path("trace.json"))
+    found = ProfileTrial(3, Path("trace.json"))
+    found.begin(FakeSession(), News())
+    return found
 
 
 def over(trial, snapshot):

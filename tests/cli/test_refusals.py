@@ -166,8 +166,8 @@ def nothing_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("something was started")
 
     monkeypatch.setattr("gpudash.run.session.Session.__init__", started)
-    reached = ("cli.doctor.main", "cli.catalogue.as_text", "cli.catalogue.catalogue")
-    for command in (*reached, "sinks.export.export", "cli.sweep_grid.trains_on_gpu"):
+    reached = ("cli.doctor.main", "cli.list.as_text", "cli.list.catalogue")
+    for command in (*reached, "cli.export.export", "cli.sweep_grid.trains_on_gpu"):
         monkeypatch.setattr(f"gpudash.{command}", started)
 
 

@@ -513,14 +513,14 @@ def attached_to(monkeypatch):
     script["how_it_ended"] = lambda: "the terminal is gone"
 
     def call(**how):
-        for place, value in (
-            ("gpudash.cli.attach.choose", run),
-            ("gpudash.cli.run.listen", None),
-            ("gpudash.run.job.TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
-            ("gpudash.cli.dashboard.show", left),
-            ("gpudash.cli.stdout.on_terminal", True),  # last: those imported now would keep it
+        for name, value in (
+            ("choose", run),
+            ("listen", None),
+            ("TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
+            ("show", left),
+            ("on_terminal", True),
         ):
-            monkeypatch.setattr(place, lambda *_, _value=value, **__: _value)
+            monkeypatch.setattr(attach, name, lambda *_, _value=value, **__: _value)
         return attach.main(SimpleNamespace(run=None, rate=1.0, command=(), price=None))
 
     return call

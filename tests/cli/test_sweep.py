@@ -527,7 +527,7 @@ def test_the_progress_line_counts_blocks_and_seconds(monkeypatch, known, before,
     now_s = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     sweep = Sweep(GRID, known)
-    recorded = Sweeping(None, None, sweep, None)
+    recorded = Sweeping(sweep, None)
     assert recorded.line(Snapshot(workload="encdec", status="loading")) == "encdec: loading"
     conducted = Conducted(sweep, Worker(step_ms))
     shown = Snapshot(workload="encdec")

@@ -54,7 +54,7 @@ def tuned(worker=None, **how):
 def concluded(found, *, interrupted=False, circumstances=None, **how):
     about = {"json": False, "exit_code": False, "save": None, "project_file": Path("gpudash.toml")}
     about["price"] = None
-    begun = Tune(ScriptedSession(), None, Namespace())
+    begun = Tune(Namespace())
     begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
     begun.circumstances = circumstances
     ended = Ended(Snapshot(workload="encdec"), interrupted)
@@ -63,7 +63,8 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
 
 def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
     news, asked = News(), Namespace(only="frozen_precision", numerics=False, budget=60.0)
-    begun = Tune(ScriptedSession(), news, asked)
+    begun = Tune(asked)
+    begun.begin(ScriptedSession(), news)
     early = Snapshot(total_steps=1, levers_complete=False)
     late = msgspec.structs.replace(early, elapsed_s=2 * ANSWER_S)
     for snapshot in (early, late):
@@ -101,7 +102,8 @@ def test_the_budget_begins_with_the_first_step(budget_s, waits_s, spent_s):
     asked = Namespace(
         only=None, numerics=True, fresh=True, energy=False, budget=budget_s, quiet=True
     )
-    begun = Tune(ScriptedSession(), news, asked)
+    begun = Tune(asked)
+    begun.begin(ScriptedSession(), news)
     levers = tuple(one.lever for one in tuning("channels_last").tunables)
     device = Device(kind="cuda", name="H100")
     early = Snapshot(total_steps=1, levers_complete=False, levers=levers, device=device)
