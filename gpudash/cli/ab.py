@@ -18,7 +18,7 @@ from gpudash.cli.headless import interruptions
 from gpudash.cli.measure import AskedTraining, Course, measure, training_of
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import compared_values
-from gpudash.cli.stdout import complain, say, say_json
+from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
 from gpudash.compare.paired_t import Estimate, holds_zero
@@ -243,10 +243,9 @@ def conclude(found: StartFindings, arguments: argparse.Namespace) -> int:
     if not results:
         return Exit.FAILED if failed is None else failed
     shown = found.shown
-    if arguments.json:
-        say_json(document(found, arguments.price))
-    elif shown.verdict is not None:
-        say("\n".join(lines(found, arguments.price)))
+    if arguments.json or shown.verdict is not None:
+        text = "\n".join(lines(found, arguments.price))
+        say_found(document(found, arguments.price), text, as_json=arguments.json)
     if shown.verdict is not None:
         write_card(shown, results[-1].snapshot, arguments, starts=len(results))
     else:

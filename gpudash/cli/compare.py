@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from gpudash.cli.stdout import complain, complain_of_left_out, say, say_json
+from gpudash.cli.stdout import complain, complain_of_left_out, say_found
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import Matched, RunComparison, compared
 from gpudash.compare.runs.run import RecordedRun, read_run
@@ -22,10 +22,8 @@ def main(arguments: argparse.Namespace) -> int:
         alone = "; ".join(table.alone(found)[:MOST_NAMED])
         instead = "gpudash ab compares two values of a lever"
         raise UsageError(f"no setting is in both runs; {alone}; {instead}")
-    if arguments.json:
-        say_json(found)
-    else:
-        say(table.markdown(found) if arguments.markdown else table.text(found))
+    text = table.markdown(found) if arguments.markdown else table.text(found)
+    say_found(found, text, as_json=arguments.json)
     return _judged(found)
 
 

@@ -17,7 +17,6 @@ from gpudash.cli.options import DEVICES, Destination, FileName
 from gpudash.cli.parser import Parser, help_of
 from gpudash.cli.stdout import say
 from gpudash.cli.verbs import SUMMARIES, VERBS, load
-from gpudash.errors import Exit
 from gpudash.workload_levers import levers_of
 from workloads import CATALOGUE, DEFAULT
 from workloads.levers import Lever
@@ -91,18 +90,16 @@ GPUS = "/proc/driver/nvidia/gpus"
 SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     say(SCRIPTS[arguments.shell], end="")
-    return Exit.DONE
 
 
 # ── at each TAB ─────────────────────────────────────────────────────────────────────────
 
 
-def answer(words: Sequence[str]) -> int:
+def answer(words: Sequence[str]) -> None:
     how, found = complete(words)
     say("\n".join([how, *(f"{word}\t{what}" for word, what in found)]))
-    return Exit.DONE
 
 
 def complete(words: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:

@@ -23,8 +23,8 @@ import msgspec
 import psutil
 
 from gpudash import rendezvous
-from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit, UsageError
+from gpudash.cli.stdout import say_found
+from gpudash.errors import UsageError
 from gpudash.format import plain
 from gpudash.run import child, runs
 from gpudash.run.user_command import look_in
@@ -71,13 +71,9 @@ READINGS = {name: read for name, read in (FAST | SLOW).items() if read is not Gp
 """Name in the report → the dashboard's reading."""
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     checks = (*examine(), _configuration(arguments.configuration))
-    if arguments.json:
-        say_json(Report(checks), indent=2)
-    else:
-        say(report(checks))
-    return Exit.DONE
+    say_found(Report(checks), report(checks), as_json=arguments.json, indent=2)
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,11 +4,10 @@ import argparse
 
 from gpudash.cli.options import once_each
 from gpudash.cli.stdout import complain_of_left_out
-from gpudash.errors import Exit
 from gpudash.sinks.export import export, export_to
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     recording, force = arguments.recording, arguments.force
     if arguments.to:
         once_each(arguments.to)
@@ -16,4 +15,3 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         refused = export(recording, arguments.output, force=force)
     complain_of_left_out(refused, recording)
-    return Exit.DONE

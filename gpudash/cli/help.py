@@ -3,13 +3,12 @@
 import argparse
 
 from gpudash.cli.verbs import VERBS, load
-from gpudash.errors import Exit, UsageError
+from gpudash.errors import UsageError
 from workloads.nearest import unknown
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     verb = arguments.verb
     if verb and verb not in VERBS:
         raise UsageError(unknown("verb", verb, VERBS))
     load(verb).parser().print_help()
-    return Exit.DONE

@@ -12,8 +12,7 @@ import msgspec
 from gpudash import __version__
 from gpudash.cli.options import versions
 from gpudash.cli.plan import make_plan
-from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit
+from gpudash.cli.stdout import say_found
 from gpudash.format import ABSENT, plain
 from gpudash.run.child import scratch_folder
 from gpudash.run.runs import living
@@ -32,13 +31,9 @@ FOLDERS: dict[str, Callable[[], Path]] = {
 }
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     info = look(arguments)
-    if arguments.json:
-        say_json(info, indent=2)
-    else:
-        say(as_text(info))
-    return Exit.DONE
+    say_found(info, as_text(info), as_json=arguments.json, indent=2)
 
 
 class ConfigurationFile(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,19 +4,15 @@ import argparse
 
 from gpudash.cli.catalogue import as_text, catalogue
 from gpudash.cli.plan import entry_of
-from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit
+from gpudash.cli.stdout import say_found
 from workloads import find_workload, names
 from workloads.own.names import installed
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     if arguments.workload is None:
         entries, others = list(map(find_workload, names())), installed()
     else:
         entries, others = [entry_of(arguments.workload)], {}
-    if arguments.json:
-        say_json(catalogue(entries, others))
-    else:
-        say(as_text(entries, others))
-    return Exit.DONE
+    document, text = catalogue(entries, others), as_text(entries, others)
+    say_found(document, text, as_json=arguments.json)

@@ -29,12 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["__complete"]:  # called by the shells at each TAB
-            return int(import_module("gpudash.cli.completion").answer(words[1:]))
+            import_module("gpudash.cli.completion").answer(words[1:])
+            return Exit.DONE
         verb, arguments = parse(words)
         make_do(ascii_only=arguments.ascii)
         _color(arguments.color)
         module = verb.module or verb.name or "dashboard"
-        return int(import_module(f"gpudash.cli.{module}").main(arguments))
+        return int(import_module(f"gpudash.cli.{module}").main(arguments) or Exit.DONE)
     except LeverError as error:
         complain(f"gpudash: {error}")
         return Exit.REFUSED

@@ -4,11 +4,9 @@ import argparse
 import sys
 
 from gpudash.cli.stdout import complain, say
-from gpudash.errors import Exit
 from gpudash.run.user_command import INJECTED
 
 
-def main(_arguments: argparse.Namespace) -> int:
+def main(_arguments: argparse.Namespace) -> None:
     complain("for the notebook's first cell:")
     say(f'%run "{INJECTED / "first_cell.py"}" "{sys.executable}"')
-    return Exit.DONE

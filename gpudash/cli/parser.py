@@ -42,7 +42,8 @@ class Verb(NamedTuple):
     details: Callable[[], str] = str
     """Returns further text for the help."""
     module: str = ""
-    """The one with `main(arguments)`, which returns the exit code, if it is not the verb's own."""
+    """The one with `main(arguments)`, which returns the exit code or None, if it is not the verb's
+    own."""
     usage: str = ""
     """The usage after the name, if it cannot be derived from the arguments."""
     also: str = ""

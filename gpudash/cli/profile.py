@@ -8,7 +8,7 @@ from tempfile import TemporaryFile
 import msgspec
 
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
-from gpudash.cli.stdout import complain, say, say_json
+from gpudash.cli.stdout import complain, say_found
 from gpudash.errors import Exit, UsageError
 from gpudash.protocol.records import Settings
 from gpudash.recording.files import reason, refuse_existing, shown, text_of
@@ -60,20 +60,17 @@ def _summary_of(path: Path) -> Summary:
 def _print_report(path: Path, before: Summary | None, trained: Snapshot, *, as_json: bool) -> None:
     summary = _summary_of(path)
     change = None if before is None else compare(before, summary)
-    if as_json:
-        device = trained.device
-        report = ProfileReport(
-            trace=plain(str(path)),
-            workload=trained.workload or None,
-            device=device.name if device else None,
-            settings=trained.settings if trained.workload else None,
-            summary=summary,
-            against=change,
-        )
-        say_json(report)
-    else:
-        more = [] if change is None else ["", *comparison_lines(change)]
-        say("\n".join([*summary_lines(summary), *more]))
+    device = trained.device
+    report = ProfileReport(
+        trace=plain(str(path)),
+        workload=trained.workload or None,
+        device=device.name if device else None,
+        settings=trained.settings if trained.workload else None,
+        summary=summary,
+        against=change,
+    )
+    more = [] if change is None else ["", *comparison_lines(change)]
+    say_found(report, "\n".join([*summary_lines(summary), *more]), as_json=as_json)
 
 
 class ProfileTrial(Course):

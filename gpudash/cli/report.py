@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from gpudash.cli.stdout import complain_of_left_out, passing
-from gpudash.errors import Exit, UsageError
+from gpudash.errors import UsageError
 from gpudash.recording.files import created, shown
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
@@ -12,7 +12,7 @@ from gpudash.run.replayed import replayed
 SUFFIXES = (".html", ".htm")
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     output: Path = arguments.output
     if output.suffix not in SUFFIXES:
         raise UsageError(f"cannot write a report to {shown(output)}: its name has to end in .html")
@@ -21,4 +21,3 @@ def main(arguments: argparse.Namespace) -> int:
     with created(output, force=arguments.force) as file:
         file.append(page(run, arguments.command, arguments.price).encode())
     complain_of_left_out(run.refused, arguments.recording)
-    return Exit.DONE

@@ -6,7 +6,7 @@ from importlib import import_module
 import msgspec
 
 from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit, UsageError
+from gpudash.errors import UsageError
 from workloads.nearest import unknown
 
 DOCUMENTS = {
@@ -25,7 +25,7 @@ DOCUMENTS = {
 """Name → record. `recording` is a recording's FILE.json; `sweep` is also a sweep's FILE.json."""
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     name = arguments.name
     if name is None:
         say("\n".join(DOCUMENTS))
@@ -33,7 +33,6 @@ def main(arguments: argparse.Namespace) -> int:
         say_json(msgspec.json.schema(record(name)), indent=2)
     else:
         raise UsageError(unknown("schema", name, DOCUMENTS))
-    return Exit.DONE
 
 
 def record(name: str) -> type[msgspec.Struct]:

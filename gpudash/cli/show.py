@@ -4,21 +4,17 @@ import argparse
 from pathlib import Path
 
 from gpudash.cli.catalogue import look_up, recipe_lines
-from gpudash.cli.stdout import say, say_json
-from gpudash.errors import Exit, UsageError
+from gpudash.cli.stdout import say, say_found
+from gpudash.errors import UsageError
 from gpudash.present.own_line import LOADER, own_patch
 
 
-def main(arguments: argparse.Namespace) -> int:
+def main(arguments: argparse.Namespace) -> None:
     if arguments.patch is not None:
         say(_patch(arguments.what, arguments.patch))
-        return Exit.DONE
+        return
     shown = look_up(arguments.what, arguments.workload)
-    if arguments.json:
-        say_json(shown)
-    else:
-        say("\n".join(recipe_lines(shown)))
-    return Exit.DONE
+    say_found(shown, "\n".join(recipe_lines(shown)), as_json=arguments.json)
 
 
 def _patch(what: str, script: str) -> str:

@@ -89,6 +89,14 @@ def say_json(document: object, indent: int = -1) -> None:
     say(msgspec.json.format(msgspec.json.encode(document), indent=indent).decode())
 
 
+def say_found(document: object, text: str, *, as_json: bool, indent: int = -1) -> None:
+    """Print what a verb has found, for a program or for people."""
+    if as_json:
+        say_json(document, indent)
+    else:
+        say(text)
+
+
 @contextmanager
 def passing(text: str) -> Iterator[Callable[[str], None]]:
     """Show the text on a terminal; yield a function that shows after it how far the wait is."""

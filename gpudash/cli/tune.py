@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
 from gpudash.cli.measure import Course, Ended, measure, training_of
-from gpudash.cli.stdout import ask, complain, on_terminal, say, say_json
+from gpudash.cli.stdout import ask, complain, on_terminal, say_found
 from gpudash.compare.energy import Costs, costs, worth_lines
 from gpudash.compare.sequential import LEAST
 from gpudash.compare.tune.search import Allowance, Tried
@@ -193,10 +193,9 @@ def _conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
     why = "interrupted" if interrupted else ended.why
     tuning.cancel(why)
     _remember(tune, tuning)
-    if arguments.json:
-        say_json(document(tuning, snapshot, tune.choice.left_out, arguments.price))
-    else:
-        say("\n".join(lines(tuning, tune.choice.left_out, arguments.price)))
+    found = document(tuning, snapshot, tune.choice.left_out, arguments.price)
+    text = "\n".join(lines(tuning, tune.choice.left_out, arguments.price))
+    say_found(found, text, as_json=arguments.json)
     if tuning.hurt:
         complain(f"gpudash: {tuning.hurt}")
     if tuning.verdict is None:

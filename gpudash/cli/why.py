@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from msgspec.structs import asdict
 
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
-from gpudash.cli.stdout import complain, say, say_json
+from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.slowing import MOST_S
 from gpudash.diagnosis.headline import answer_lines
 from gpudash.diagnosis.report import AnswerReport, report_of
@@ -176,12 +176,11 @@ def _conclude(why: Why, plan: Plan, arguments: argparse.Namespace, ended: Ended)
     if answer is None:
         return ended.without("answer", why.why_incomplete(ended))
     following = shlex.join(_trying(answer.tries[0], plan, arguments)) if answer.tries else None
-    if arguments.json:
-        say_json(report(why.known, answer, why.why_no_profile, following))
-    else:
-        say("\n".join(answer_lines(why.known, answer)))
-        more = {"no profile": why.why_no_profile, "next": following}
-        say("".join(f"  {name}: {text}\n" for name, text in more.items() if text), end="")
+    found = report(why.known, answer, why.why_no_profile, following)
+    more = {"no profile": why.why_no_profile, "next": following}
+    lines = [f"  {name}: {text}" for name, text in more.items() if text]
+    text = "\n".join([*answer_lines(why.known, answer), *lines])
+    say_found(found, text, as_json=arguments.json)
     if ended.interrupted:
         return Exit.INTERRUPTED
     incomplete = why.why_incomplete(ended)

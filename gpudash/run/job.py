@@ -144,11 +144,6 @@ class TrainingJob(Source):
         return self._processes.filenos
 
     @property
-    def exit_code(self) -> int | None:
-        """Negative for a signal; None while the command runs, or if unknown."""
-        return self.held.exit_code
-
-    @property
     def was_stopped(self) -> bool:
         """Whether gpudash has asked it to end, before it was seen to have ended."""
         return self._stops > 0

@@ -115,16 +115,11 @@ class StackReply:
         """Whether the process has sent all of it, or is gone."""
 
     def read(self) -> str:
-        while not self.is_whole:
-            try:
-                more = self._connection.recv(MOST_BYTES)
-            except BlockingIOError:
-                break
-            except OSError:  # it has ended
-                more = b""
-            self._data += more
-            if not more or len(self._data) >= MOST_BYTES:
-                self.is_whole = True
+        if not self.is_whole:
+            received, has_ended = receive(self._connection.recv, MOST_BYTES - len(self._data))
+            self._data += received
+            self.is_whole = has_ended or len(self._data) >= MOST_BYTES
+            if self.is_whole:
                 self._connection.close()
         return self._data[:MOST_BYTES].decode(errors="replace")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from gpudash.cli.completion import SCRIPTS, SHELLS, complete
-from gpudash.cli.verbs import VERBS, load
+from gpudash.cli.completion import SCRIPTS, complete
+from gpudash.cli.verbs import SHELLS, VERBS, load
 from gpudash.workload_levers import levers_of
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload

@@ -499,7 +499,7 @@ def test_an_ambiguous_run_is_refused(word, names, why, short_path):
 
 def test_a_run_of_another_node_is_named(monkeypatch):
     facts = msgspec.structs.replace(a_run("train.py", 7).facts, host="gpu3")
-    monkeypatch.setattr(runs, "elsewhere", lambda: [facts])
+    monkeypatch.setattr(attach, "elsewhere", lambda: [facts])
     with pytest.raises(UsageError, match="valid: gpudash attach where one does: train.py on gpu3"):
         choose(None, [])
 

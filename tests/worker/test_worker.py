@@ -84,9 +84,9 @@ class Worker:
                 self.events.append(envelope.body)
 
     def end(self) -> int | None:
-        self.until(lambda: self.link.exit_code is not None)
+        self.until(lambda: self.link.held.exit_code is not None)
         self.read()
-        return self.link.exit_code
+        return self.link.held.exit_code
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
         long.mkdir()
 
         def newest() -> Worker:
-            if not workers or workers[-1].link.exit_code is not None:
+            if not workers or workers[-1].link.held.exit_code is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(tempfile, "tempdir", str(long))
                     plan = Plan(workload="encdec", settings=SMALL, device="cpu")
