@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from gpudash.diagnosis.causes.cause import Limit
 from gpudash.diagnosis.effects import EFFECTS, Effect, fitting_threads, gain_of, helps_of
-from gpudash.diagnosis.input_effects import batches_wait, workers_needed
+from gpudash.diagnosis.input_effects import workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
@@ -156,10 +156,8 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
 
 
 def _most_workers(step: RecentStep, workers: int) -> int | None:
-    """Allow a core for each, and as many again if those there mostly wait."""
-    if not step.cores or not workers:
-        return step.cores
-    return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores
+    """Allow a core for each, and as many again as there are: they may wait more than compute."""
+    return max(step.cores, 2 * workers) if step.cores and workers else step.cores
 
 
 # ── what A/Bs have shown ────────────────────────────────────────────────────────────────

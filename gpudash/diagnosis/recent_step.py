@@ -25,8 +25,6 @@ ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
 LEAST_ASIDE_S = 5.0
 """… over fewer at the beginning, but at least over these."""
-ALL_CORES = 0.9
-"""A training that asks for this part of its cores counts as asking for all."""
 
 MEANS = (
     *("step_ms", "data_ms", "host_ms", "own_code_ms", "device_ms", "overlap_ms"),
@@ -143,34 +141,18 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.busy_cores / max(1 - waits, 0.01), min(self.busy_cores + waits, 1.0))
 
     @property
-    def got_share(self) -> float:
-        """1 if it is not measured."""
-        return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
-
-    @property
     def computing_cores(self) -> float:
         """Cores that operators on a CPU may have: neither loader workers nor loggers use them."""
-        return (self.cores or inf) - (self.loader_cores or 0.0) / self.got_share - self.other_cores
+        return (self.cores or inf) - (self.loader_cores or 0.0) - self.other_cores
 
     @property
     def free_cores(self) -> float:
         return (self.cores or inf) - (self.asked_cores or 0.0) - self.other_cores
 
     @property
-    def no_core_free(self) -> bool:
-        return self.cores is not None and self.free_cores <= (1 - ALL_CORES) * self.cores
-
-    @property
-    def loader_pct(self) -> float | None:
-        if self.loader_cores is None or not self.busy_cores:
-            return None
-        return min(100 * self.loader_cores / self.busy_cores, 100.0)
-
-    @property
-    def taken_pct(self) -> float | None:
-        """The loader workers' share, on a CPU whose cores do not suffice for both; else None."""
-        short = self.no_core_free or (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-        return self.loader_pct if short else None
+    def is_crowded(self) -> bool:
+        """Whether others, or its own processes, have cores that it asks for."""
+        return (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
 
     @property
     def at_work_pct(self) -> float | None:

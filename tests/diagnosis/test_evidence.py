@@ -4,12 +4,8 @@ import pytest
 from rich.cells import cell_len
 
 from gpudash.diagnosis.answer import find
-from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
-from gpudash.diagnosis.causes.table import causes, evidence
 from gpudash.diagnosis.headline import why_lines
-from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.report import report_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
@@ -133,37 +129,6 @@ def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
 )
 def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead):
     assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
-
-
-def said_on_a_cpu(word, loader_cores):
-    """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
-    step = RecentStep(
-        step_ms=10.0,
-        data_ms=2.0,
-        device_ms=5.0,
-        on_gpu=False,
-        core_wait_pct=20.0,
-        busy_cores=1.0,
-        loader_cores=loader_cores,
-        cores=2,
-    )
-    now = Measured(measured(device=CPU), step, model_of(step))
-    return evidence(next(one for one in causes(now) if one.limit.word == word), now)
-
-
-@pytest.mark.parametrize("limit", ["cores", "cpu"])
-def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
-    assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
-    assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
-
-
-@pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
-def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
-    first, second, *_ = said_on_a_cpu("data", loader_cores)
-    assert (
-        first.startswith("loader workers"),
-        second.startswith("the training waits for data"),
-    ) == (is_first, is_first)
 
 
 def beside_a_renderer(cores, used_by_others=0.0):

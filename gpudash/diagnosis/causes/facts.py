@@ -10,11 +10,10 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Measured
-from gpudash.diagnosis.input_effects import batches_wait
+from gpudash.diagnosis.input_effects import pin_ms, pinning_of
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.parts import WAIT
-from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
 from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
@@ -152,25 +151,14 @@ def _is_starved(now: Measured) -> bool:
     return (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT
 
 
-def _is_taken(now: Measured) -> bool:
-    return (now.step.taken_pct or 0.0) >= LEAST_DATA_PCT
-
-
 def _loads(now: Measured) -> bool:
     settings = now.snapshot.settings
     return "num_workers" in settings and settings.get("data", "loader") == "loader"
 
 
-def _is_inline(now: Measured) -> bool:
-    return _loads(now) and now.snapshot.settings["num_workers"] == "0"
-
-
 def _maker(now: Measured) -> str:
-    """Say nothing of loader workers on cores that suffice."""
-    if _is_inline(now):
-        return "batches are made in the training process"
-    _only_if(now.step.taken_pct is not None)
-    return f"loader workers use {fmt.percent(now.step.loader_pct)} of the CPU time"
+    _only_if(_loads(now) and now.snapshot.settings["num_workers"] == "0")
+    return "batches are made in the training process"
 
 
 def _of_data(owner: str, now: Measured) -> str:
@@ -178,14 +166,6 @@ def _of_data(owner: str, now: Measured) -> str:
     ms, waits_ms = now.step.owned_ms(owner), now.step.data_ms or 0.0
     _only_if(loader_workers(now.snapshot.settings) and ms > 0 and ms >= LEAST_OF_DATA * waits_ms)
     return fmt.milliseconds(ms)
-
-
-def _slow_batches(now: Measured) -> str:
-    step, workers = now.step, loader_workers(now.snapshot.settings)
-    _only_if(_loads(now) and batches_wait(step, workers))
-    if not workers:
-        return f"{_who(now)} uses {step.busy_cores or 0.0:.1f} cores"
-    return f"a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
 
 
 def _slowest_transform(now: Measured) -> str:
@@ -390,10 +370,8 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "several": _is_one_of_several,
     "crowds_itself": _crowds_itself,
     "starved": _is_starved,
-    "taken": _is_taken,
-    "short": lambda now: _is_taken(now) or (_is_starved(now) and _is_inline(now)),
-    "crowded": lambda now: (now.step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT,
-    "full": lambda now: now.step.no_core_free,
+    "crowded": lambda now: now.step.is_crowded,
+    "full": lambda now: now.step.free_cores < 1,
     "on_gpu": lambda now: now.step.on_gpu,
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
@@ -425,8 +403,6 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "maker": _maker,
     "starts": partial(_of_data, "loader_start"),
     "unpacks": partial(_of_data, "unpack"),
-    "loaders_share": lambda now: _pct(now.step.loader_pct),
-    "slow_batches": _slow_batches,
     "slowest_transform": _slowest_transform,
     # host and device
     "pinning": _pinning,

@@ -58,10 +58,7 @@ CORES = Limit(
         "{who} waits for a core {pct} of the time",
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
-        "{if_taken}loader workers use {loaders_share} of the CPU time",
         "its other processes use {other_processes}",
-        # a loader may wait for a core too, or for something that a lever changes
-        "{if_starved}making a batch waits more than it computes: {slow_batches}",
         "on an idle machine up to {with_every_core} times as fast",
     ),
     "the training waits for a core",
@@ -126,14 +123,6 @@ SHARED_GPU = Limit(
 # ── the parts of a step ─────────────────────────────────────────────────────────────────
 # Other tools call a wait of 10 % a warning. A copy's phase includes the time until its launch.
 
-SLOW_LOADING = (
-    "making a batch waits more than it computes: {slow_batches}",
-    "slowest transform: {slowest_transform} a sample",
-    "{if_full}{who} uses {cores}",
-    "{if_full}its other processes use {other_processes}",
-    "{if_crowded}{who} waits for a core {core_wait} of the time",
-)
-"""Why batches are made slowly."""
 INPUT = Limit(
     "data",
     "input-bound",
@@ -142,21 +131,16 @@ INPUT = Limit(
         "starting an epoch's workers takes {starts} of it: persistent_workers=True keeps them",
         "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
         "{maker}",
-        *SLOW_LOADING,
+        "slowest transform: {slowest_transform} a sample",
+        "{if_full}{who} uses {cores}",
+        "{if_full}its other processes use {other_processes}",
+        "{if_crowded}{who} waits for a core {core_wait} of the time",
         "{work_line}",
     ),
     "the step waits for data",
     least_pct=10.0,
     part=DATA,
 )
-LOADERS = INPUT._replace(
-    clauses=(
-        "loader workers use {pct} of the CPU time",
-        "{device} waits for data {starved} of {step} ms",
-        *SLOW_LOADING,
-    )
-)
-"""Loader workers have the cores of a training that waits less for them."""
 COPYING = Limit(
     "copy",
     "copy-bound",
@@ -331,8 +315,7 @@ CPU = Limit(
         "the CPU computes {pct} of {step} ms",
         "{own_line}",
         "{if_starved}besides, it waits for data {starved} ms",
-        "{if_short}{maker}",
-        "{if_starved}making a batch waits more than it computes: {slow_batches}",
+        "{if_starved}{maker}",
         "{who} uses {cores}",
     ),
     "the CPU computes",
@@ -402,9 +385,7 @@ def _outside(now: Measured) -> Iterator[Cause]:
 
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
-    data, taken_pct = saving(INPUT, model), now.step.taken_pct or 0.0
-    yield Cause(LOADERS, taken_pct) if taken_pct > data.takes_pct else data
-    yield from (saving(limit, model) for limit in OWNERS)
+    yield from (saving(limit, model) for limit in (INPUT, *OWNERS))
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
