@@ -74,8 +74,8 @@ def more_workers(change: LeverChange) -> Outcome | None:
 
 def steady_batches(change: LeverChange) -> Outcome | None:
     """Gain nothing if the loader is too slow on average; else it depends on uneven batches."""
-    times = change.times
-    is_slow = not change.workers or change.step.free_cores < 1 or times.data >= LATE * times.step
+    times, step = change.times, change.step
+    is_slow = not step.workers or step.free_cores < 1 or times.data >= LATE * times.step
     return NOTHING if is_slow else None
 
 
@@ -91,8 +91,8 @@ def pinning_of(step: RecentStep) -> Pinning | None:
     return profile.profiled.pinning if profile is not None and profile.profiled else None
 
 
-def pin_ms(pinning: Pinning, workers: int) -> float:
-    return pinning.thread_pin_ms if workers else pinning.pin_ms
+def pin_ms(step: RecentStep, pinning: Pinning) -> float:
+    return pinning.thread_pin_ms if step.workers else pinning.pin_ms
 
 
 def pinned(change: LeverChange) -> Outcome | None:
@@ -109,7 +109,7 @@ def pinned(change: LeverChange) -> Outcome | None:
             return max(played_ms(COPY.without(times)), least_ms)
 
         return Outcome(staged, source=source)
-    pinned_in_ms = pin_ms(pinning, change.workers)
+    pinned_in_ms = pin_ms(change.step, pinning)
     copies = change.step.profile.copies if change.step.profile is not None else ()
     pinned_ms = sum(one.ms for one in copies if one.direction == "to device" and one.is_pinned)
     kept_ms = min(pinned_ms, copying_ms)
@@ -117,7 +117,7 @@ def pinned(change: LeverChange) -> Outcome | None:
 
     def at_best(times: Times) -> float:
         rest_ms = played_ms(times._replace(copy=kept_ms + pinning.copy_ms))
-        return max(rest_ms, pinned_in_ms) if change.workers else rest_ms + pinned_in_ms
+        return max(rest_ms, pinned_in_ms) if change.step.workers else rest_ms + pinned_in_ms
 
     return Outcome(
         at_best,

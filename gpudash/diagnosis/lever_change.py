@@ -25,8 +25,6 @@ class LeverChange(NamedTuple):
     step: RecentStep
     model: Model
     phases: tuple[Phase, ...] = ()
-    workers: int = 0
-    """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
     share: float = 1.0

@@ -28,11 +28,6 @@ Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
 NO_PROPOSALS: Proposals = (), ()
 
 
-def loader_workers(settings: Settings) -> int:
-    text = settings.get("num_workers", "")
-    return int(text) if text.isdecimal() else 0
-
-
 def proposals(
     model: Model,
     snapshot: Snapshot,
@@ -47,7 +42,8 @@ def proposals(
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
-    proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
+    measured = _proven(snapshot.settings, known, verdicts.values())
+    proven = {one.change: one for one in sorted(measured, key=_worth, reverse=True)}
     estimated = [
         found
         for lever in known.values()
@@ -90,7 +86,6 @@ def _estimated(
             step,
             model,
             phases=snapshot.phases,
-            workers=loader_workers(settings),
             feeds=is_fed,
             share=lever.share,
             collective_ms=_collective_ms(snapshot),
@@ -191,20 +186,15 @@ def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
 
 
 def _proven(
-    verdicts: Iterable[ComparisonShown], settings: Settings, known: Mapping[str, Lever]
-) -> tuple[Try, ...]:
-    found = []
+    settings: Settings, known: Mapping[str, Lever], verdicts: Iterable[ComparisonShown]
+) -> Iterator[Try]:
     for one in verdicts:
-        if one.lever not in known or not one.proven or not is_of_now(one, settings):
+        lever = known.get(one.lever)
+        if lever is None or not one.proven or not is_of_now(one, settings):
             continue
-        before = settings.get(one.lever, known[one.lever].default)
-        if before not in (one.a, one.b):
-            continue
-        value = one.a if before == one.b else one.b
-        low, high = _measured_pct(one, value)
-        if low > 0:
+        before = settings.get(one.lever, lever.default)
+        value = {one.a: one.b, one.b: one.a}.get(before)
+        if value is not None and (ends := _measured_pct(one, value))[0] > 0:
             source = f"an A/B of {one.pairs} pairs, with the other settings as now"
-            gain = Gain(low, high, source, "measured")
-            tried_s = TRY_S[known[one.lever].effect]
-            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain, tried_s)))
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
+            gain = Gain(*ends, source, "measured")
+            yield Try(lever.name, value, "measured by an A/B", before, gain, TRY_S[lever.effect])

@@ -69,10 +69,6 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Cores that all of these may use."""
     threads: int | None = None
     """Threads that compute an operator on the CPU."""
-    aside_pct: float | None = None
-    """Share of the time in evaluation and checkpoints; None if none was seen."""
-    asides: int = 0
-    """Evaluations and checkpoints in that time."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -225,7 +221,6 @@ def recent_step(
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct"), _throttle(snapshot)
     other_pct = _of_host(snapshot, "other_cpu_pct") or 0.0
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct")
-    aside_pct, asides = _asides(snapshot)
     workers = snapshot.settings.get("num_workers", "")
     pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
     clocks_mhz = snapshot.series.of("sm_clock_mhz") if throttle else ()
@@ -251,8 +246,6 @@ def recent_step(
         other_cores=other_pct / 100,
         cores=cores,
         threads=_threads(snapshot),
-        aside_pct=aside_pct,
-        asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
         others_pct=None if snapshot.gpu is None else snapshot.gpu.others_pct,
@@ -270,8 +263,8 @@ def _threads(snapshot: Snapshot) -> int | None:
     return int(moved) if moved.isdecimal() else own
 
 
-def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
-    """Return the share of the last minute that they took in percent, and their number.
+def asides_of(snapshot: Snapshot) -> tuple[float | None, int]:
+    """Return the share of the last minute in evaluation and checkpoints in percent, and how many.
 
     Without one the share is None.
     """

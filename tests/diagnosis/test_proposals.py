@@ -107,9 +107,10 @@ def more_workers(before, after, **owners_ms):
         device_ms=2.0,
         gpu_util_pct=20.0,
         owners_ms=owners_ms,
+        workers=int(before),
     )
     model = model_of(step, waits=False)
-    change = LeverChange("more workers", before, after, step, model, workers=int(before))
+    change = LeverChange("more workers", before, after, step, model)
     return gain_of(change)
 
 

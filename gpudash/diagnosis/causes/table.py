@@ -21,7 +21,7 @@ from gpudash.diagnosis.parts import (
     ROLLOUT,
     WAIT,
 )
-from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.recent_step import RecentStep, asides_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
@@ -371,17 +371,15 @@ def line(limit: Limit, now: Measured) -> str:
 
 def _outside(now: Measured) -> Iterator[Cause]:
     step, slow = now.step, now.snapshot.straggler
-    yield Cause(ASIDES, step.aside_pct)
+    yield Cause(ASIDES, asides_of(now.snapshot)[0])
     itself = CONDITIONS["crowds_itself"](now)
     yield Cause(CORES._replace(title="short of cores") if itself else CORES, step.core_wait_pct)
-    if slow is None:
-        yield Cause(STRAGGLER, None)
-        return
-    rows = {
-        "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
-        "imbalance": UNEQUAL,
-    }
-    yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
+    if slow is not None:
+        rows = {
+            "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
+            "imbalance": UNEQUAL,
+        }
+        yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
 
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
@@ -402,10 +400,7 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield cause
-    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
-    # where the driver's counter reads less, work between events is what fills a step
-    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
