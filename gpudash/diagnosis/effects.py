@@ -84,11 +84,8 @@ class Effect(NamedTuple):
 
 def gain_of(change: LeverChange) -> Gain | None:
     """None if no measurement supports a range."""
-    estimate = EFFECTS[change.helps].estimate
-    if change.timings:  # measured, not foretold
-        found: Outcome | None = rehearsed(change, estimate)
-    else:
-        found = estimate(change) if estimate is not None else None
+    foretells = EFFECTS[change.helps].estimate or (lambda _: None)
+    found = rehearsed(change, foretells) if change.timings else foretells(change)
     if found is None:
         return None
     now_ms = change.model.step_ms * found.times_samples
@@ -166,20 +163,7 @@ def _half_ms(change: LeverChange, lane: str) -> float:
 def _one_launch(change: LeverChange) -> Outcome | None:
     if any(one.waits for one in change.model.scenarios) and change.step.profile is not None:
         return NOTHING  # a graph cannot wait
-    profile = change.step.profile
-    source = change.works
-    launch_ms = profile.launch_ms if profile is not None else None
-
-    def at_worst(times: Times) -> float:
-        return played_ms(times._replace(launch=max(times.launch - (launch_ms or 0.0), 0.0)))
-
-    if launch_ms is not None:
-        source += f"; launching takes {fmt.milliseconds(launch_ms)} ms"
-    return Outcome(
-        lambda times: played_ms(LAUNCH.without(times)),
-        at_worst if launch_ms is not None else None,
-        source,
-    )
+    return without(change, (LAUNCH,), change.works)
 
 
 def _more_samples(change: LeverChange) -> Outcome | None:

@@ -215,17 +215,16 @@ def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
 # ── what was rehearsed ──────────────────────────────────────────────────────────────────
 
 
-def rehearsed(change: LeverChange, estimate: Estimate | None) -> Outcome:
+def rehearsed(change: LeverChange, foretells: Estimate) -> Outcome:
     """Take the models' passes to change as their calls did on one batch, give or take its repeats.
 
     Calls that the host cannot launch faster say nothing of the device. If that is so with the new
     value alone, the device takes as long at most, and at best what is foretold.
     """
     parts = [_Part.of(change, one) for one in change.timings]
-    rest = (estimate(change) if estimate is not None else None) or NOTHING
-    foretold = None
-    if estimate is not None and any(one.is_at_most for one in parts):
-        foretold = estimate(change._replace(timings=()))
+    rest, foretold = foretells(change) or NOTHING, None
+    if any(one.is_at_most for one in parts):
+        foretold = foretells(change._replace(timings=()))
 
     def at_best(times: Times) -> float:
         return rest.most(_edited(times, ((one, one.best) for one in parts)))

@@ -7,12 +7,14 @@ from gpudash.diagnosis.answer import find
 from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
 from gpudash.diagnosis.headline import why_lines
 from gpudash.diagnosis.report import report_of
+from gpudash.format import clip
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import RankRow
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
+from gpudash.trace.text import summary_lines
 from tests.diagnosis.trainings import (
     CPU,
     ask,
@@ -114,9 +116,6 @@ def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
         "waits": 2.0,
         "collectives": 3.0,
     }
-    assert "busy 6.00 ms; idle for host 4.00 ms; 500 launches; 2 waits; 3 collectives" in "".join(
-        found.why
-    )
 
 
 @pytest.mark.parametrize(
@@ -372,17 +371,16 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
         "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "0.10 ms in aten::item",
     )
-    lines = why_lines(found)
-    assert "  waits 1.90 ms at me/loss.py:41 nonzero" in lines
+    assert any("me/loss.py:41  nonzero" in one for one in why_lines(found))
 
 
 def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
     found = deepened(measured(host_ms=10.0), profiled())
     said = ("the GPU has no work 4.00 of 10.0 ms", "500 launches take 1.00 ms")
     assert found.evidence == said
-    lines = why_lines(deepened(measured(host_ms=10.0), profiled(copies=COPIES)))
-    assert "  device busy 6.00 ms; idle for host 4.00 ms; 500 launches" in lines
-    assert "  copies 24.0 MiB to device in 2.50 ms at 10.0 GB/s not pinned" in lines
+    profile = profiled(copies=COPIES)
+    lines = why_lines(deepened(measured(host_ms=10.0), profile))
+    assert {clip(one, 76) for one in summary_lines(profile)} <= {*lines}
     assert deepened(measured(host_ms=10.0), profiled(launches=None)).evidence == said[:1]
 
 
