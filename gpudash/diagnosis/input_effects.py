@@ -14,8 +14,6 @@ ADDED_WORKER = 0.5
 HANDED_MS = (0.2, 1.0)
 """Least and usual time to get a batch from a loader worker, which batches that the training makes
 itself do not need. On two slow cores 8 KiB took 0.9 ms, 0.4 of them the training's, and 5 MiB 6."""
-LONG_MS = 10.0
-"""A batch that takes so long to make takes much less to hand over, whatever its size."""
 STAGED = 0.5
 """Least time to pin a batch, in multiples of its copy's time from memory that is not pinned. The
 driver copies such memory into pinned memory, too."""
@@ -36,16 +34,18 @@ def workers_needed(step: RecentStep, workers: int) -> int:
 def more_workers(change: LeverChange) -> Outcome | None:
     """Make as many more batches at a time.
 
-    Workers share the cores with the training: a step takes at least its work's time on all cores.
+    Nothing is gained where most of the wait has another owner. Workers share the cores with the
+    training: a step takes at least its work's time on all cores.
     What it gains at least is by the added workers that find a core.
     """
     before, after, starved_ms = int(change.before), int(change.value), change.times.data
     step = change.step
-    if not starved_ms or after <= before:
-        return NOTHING
     # workers neither draw what is in batches nor take them apart, and make none while they start
     start_ms = min(step.owned_ms("loader_start"), starved_ms)
     unpack_ms = min(step.owned_ms("unpack") if before else 0.0, starved_ms - start_ms)
+    made_ms = starved_ms - start_ms - unpack_ms
+    if after <= before or made_ms <= max(start_ms, unpack_ms):
+        return NOTHING
     # one worker's time for a batch
     batch_ms = (change.model.step_ms - start_ms) * before if before else starved_ms - start_ms
     least_ms, usual_ms = (0.0, 0.0) if before else HANDED_MS
@@ -61,14 +61,12 @@ def more_workers(change: LeverChange) -> Outcome | None:
     added = after - before
     free = min(added, step.free_cores // 1)
     gets_cores = free > 0 and not step.is_crowded
-    has_least = gets_cores and (before > 0 or batch_ms >= LONG_MS)
     more_starts_ms = start_ms * after / before if before else start_ms
-    rest_ms = change.model.step_ms - starved_ms + start_ms + unpack_ms
     return Outcome(
         with_(added, least_ms, start_ms),
-        with_(free * ADDED_WORKER, usual_ms, more_starts_ms) if has_least else None,
+        with_(free * ADDED_WORKER, usual_ms, more_starts_ms) if gets_cores else None,
         f"a worker makes a step's input in {fmt.milliseconds(batch_ms)} ms; "
-        f"without the wait a step takes {fmt.milliseconds(rest_ms)} ms",
+        f"without the wait a step takes {fmt.milliseconds(change.model.step_ms - made_ms)} ms",
     )
 
 

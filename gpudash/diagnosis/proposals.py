@@ -178,11 +178,10 @@ def way_back(change: float) -> float:
 def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
     if verdict.low is None or verdict.high is None:
         return 0.0, 0.0
-    ends = verdict.low, verdict.high
+    low, high = verdict.low, verdict.high
     if value == verdict.a:
-        low, high = (way_back(end) for end in reversed(ends))
-        ends = low, high
-    return 100 * ends[0], 100 * ends[1]
+        low, high = way_back(high), way_back(low)
+    return 100 * low, 100 * high
 
 
 def _proven(
