@@ -259,6 +259,8 @@ EFFECTS: Mapping[str, Effect] = {
         (WAIT, DEVICE),
         on="cuda",
     ),
+    # a script may ask for collections itself: these are no fewer
+    "rarer collections": Effect("Python looks less often", shortens=(COLLECTING,)),
     "fewer collections": Effect(
         "Python looks at fewer objects",
         partial(without, parts=(COLLECTING,), said="Python collects garbage {ms} ms {of}"),
