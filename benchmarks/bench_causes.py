@@ -206,8 +206,6 @@ def without(kind: str, step: RecentStep) -> Gain | None:
     step_ms, least_pct = step.step_ms, 1.0
     if kind == "sync" and step_ms and (model := model_of(step)) is not None:
         least_pct = 1 - model.without(WAIT).high / step_ms
-    elif kind == "paused" and step.aside_pct is not None and step.asides:
-        least_pct = 1 - step.aside_pct * (1 + 1 / step.asides) / 100
     elif kind == "cores" and step.core_wait_pct is not None:
         least_pct = 1 - step.core_wait_pct * max(step.asked_cores or 1.0, 1.0) / 100
     else:

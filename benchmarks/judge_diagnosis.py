@@ -17,7 +17,6 @@ from gpudash.diagnosis.answer import UNEXPLAINED, find
 from gpudash.diagnosis.effects import gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of, played_ms
-from gpudash.diagnosis.proposals import loader_workers
 from gpudash.diagnosis.recent_step import recent_step
 from gpudash.protocol.answer import LEAST_PCT, Gain
 from tests.diagnosis.recorded import NAMES, Known, Trial, recorded
@@ -64,8 +63,7 @@ def judged_gains(name: str, *, profiled: bool) -> Iterator[JudgedGain]:
         helps = _helps(offers.get(trial.lever, {}), trial)
         if model is None or helps is None or trial.change is None:
             continue
-        workers = loader_workers(snapshot.settings)
-        change = LeverChange(helps, trial.before, trial.value, step, model, workers=workers)
+        change = LeverChange(helps, trial.before, trial.value, step, model)
         if (gain := gain_of(change)) is not None:
             yield JudgedGain(trial, gain)
 

@@ -15,39 +15,31 @@ class ProcessLever(NamedTuple):
     """A choice that takes effect at the next step and leaves the numbers as they are."""
 
     name: str
-    others: tuple[str, ...]
-    """Its values beside `own`."""
+    helps_by_value: Mapping[str, str]
+    """Its values beside `own`, each with the word of its effect on the model of a step."""
     summary: str
     source: str
-    helps: str = ""
-    """How a step gets shorter with another value: the word of an effect on the model of a step."""
 
     @property
     def values(self) -> tuple[str, ...]:
-        return (OWN, *self.others)
-
-    @property
-    def helps_by_value(self) -> dict[str, str]:
-        return dict.fromkeys(self.others, self.helps) if self.helps else {}
+        return (OWN, *self.helps_by_value)
 
 
 OF_PROCESS = (
     ProcessLever(
         "gc",
-        ("frozen", "rare"),
+        {"frozen": "fewer collections", "rare": "rarer collections"},
         "When Python collects garbage: own, as the training has it; frozen, without another look "
         "at what there is now; rare, a hundred times as seldom. Helps where collections stop the "
         "step.",
         "gc.freeze, gc.set_threshold",
-        "fewer collections",
     ),
     ProcessLever(
         "threads",
-        ("1", "2", "4", "8", "16", "32", "64"),
+        dict.fromkeys(("1", "2", "4", "8", "16", "32", "64"), "as many threads as cores"),
         "Threads that compute one operator on the CPU: own, as the training has it. Fewer help "
         "where not each of them gets a core, more where cores are free and operators large.",
         "torch.set_num_threads",
-        "as many threads as cores",
     ),
 )
 

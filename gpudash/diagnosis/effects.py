@@ -40,9 +40,7 @@ from gpudash.diagnosis.pass_effects import (
     of_models,
     rehearsed,
 )
-from gpudash.diagnosis.profiled_step import traffic_ms
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
 from gpudash.protocol.training import Lever
 
@@ -86,11 +84,8 @@ class Effect(NamedTuple):
 
 def gain_of(change: LeverChange) -> Gain | None:
     """None if no measurement supports a range."""
-    estimate = EFFECTS[change.helps].estimate
-    if change.timings:  # measured, not foretold
-        found: Outcome | None = rehearsed(change, estimate)
-    else:
-        found = estimate(change) if estimate is not None else None
+    foretells = EFFECTS[change.helps].estimate or (lambda _: None)
+    found = rehearsed(change, foretells) if change.timings else foretells(change)
     if found is None:
         return None
     now_ms = change.model.step_ms * found.times_samples
@@ -122,18 +117,6 @@ def _batched(change: LeverChange) -> Outcome | None:
     return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
 
 
-def _never_waiting(change: LeverChange) -> Outcome | None:
-    """If the host went on launching where it now waits for the device; a CPU does not wait."""
-    if not change.step.on_gpu:
-        return None
-    return without(WAIT, "the host would launch ahead of the device")
-
-
-def _fewer_collections(change: LeverChange) -> Outcome:
-    collecting_ms = fmt.milliseconds(change.times.collecting)
-    return without(COLLECTING, f"Python collects garbage {collecting_ms} ms {change.of_step}")
-
-
 def fitting_threads(step: RecentStep) -> int | None:
     """Return how many threads find a core each, a power of two, if another number may be slower.
 
@@ -143,8 +126,7 @@ def fitting_threads(step: RecentStep) -> int | None:
     if now is None or not step.cores or cores < 1:
         return None
     fitting = 1 << (int(cores).bit_length() - 1)
-    is_crowded = (step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-    return fitting if now > cores or (now < fitting and not is_crowded) else None
+    return fitting if now > cores or (now < fitting and not step.is_crowded) else None
 
 
 def _split_among_cores(change: LeverChange) -> Outcome | None:
@@ -181,20 +163,7 @@ def _half_ms(change: LeverChange, lane: str) -> float:
 def _one_launch(change: LeverChange) -> Outcome | None:
     if any(one.waits for one in change.model.scenarios) and change.step.profile is not None:
         return NOTHING  # a graph cannot wait
-    profile = change.step.profile
-    source = change.works
-    launch_ms = profile.launch_ms if profile is not None else None
-
-    def at_worst(times: Times) -> float:
-        return played_ms(times._replace(launch=max(times.launch - (launch_ms or 0.0), 0.0)))
-
-    if launch_ms is not None:
-        source += f"; launching takes {fmt.milliseconds(launch_ms)} ms"
-    return Outcome(
-        lambda times: played_ms(LAUNCH.without(times)),
-        at_worst if launch_ms is not None else None,
-        source,
-    )
+    return without(change, (LAUNCH,), change.works)
 
 
 def _more_samples(change: LeverChange) -> Outcome | None:
@@ -224,7 +193,7 @@ def _one_update(change: LeverChange) -> Outcome | None:
     if known and forms.index(change.value) <= forms.index(change.before):
         return NOTHING
     optimizer_ms = change.step.phases_ms.get("optimizer")
-    least_ms = traffic_ms(change.step, *UPDATE)
+    least_ms = change.traffic_ms(*UPDATE)
     if not optimizer_ms:
         return None
     source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
@@ -238,7 +207,7 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
     """Halve the exposed communication and hide the casts, at best."""
     exposed_ms = change.times.communication
     source = f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms {change.of_step}"
-    casts_ms = traffic_ms(change.step, COMPRESSION)
+    casts_ms = change.traffic_ms(COMPRESSION)
     if casts_ms is not None:
         source += f", and casts take {fmt.milliseconds(casts_ms)} ms"
     return Outcome(
@@ -285,9 +254,18 @@ EFFECTS: Mapping[str, Effect] = {
     "pinned copy": Effect("the copy no longer holds up the host", pinned, (COPY,), on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
     "no waits": Effect(
-        "same result with less work, and the host never waits", _never_waiting, (WAIT, DEVICE)
+        "same result with less work, and the host never waits",
+        partial(without, parts=(WAIT,), said="the host would launch ahead of the device"),
+        (WAIT, DEVICE),
+        on="cuda",
     ),
-    "fewer collections": Effect("Python looks at fewer objects", _fewer_collections, (COLLECTING,)),
+    # a script may ask for collections itself: these are no fewer
+    "rarer collections": Effect("Python looks less often", shortens=(COLLECTING,)),
+    "fewer collections": Effect(
+        "Python looks at fewer objects",
+        partial(without, parts=(COLLECTING,), said="Python collects garbage {ms} ms {of}"),
+        (COLLECTING,),
+    ),
     "as many threads as cores": Effect(
         "a core for each thread", _split_among_cores, (DEVICE, CORE), on="cpu"
     ),

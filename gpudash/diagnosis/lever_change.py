@@ -1,6 +1,7 @@
 """What is known of a lever's change, and what it does to a step."""
 
 from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import NamedTuple, TypeAlias
 
 from gpudash import format as fmt
@@ -24,8 +25,6 @@ class LeverChange(NamedTuple):
     step: RecentStep
     model: Model
     phases: tuple[Phase, ...] = ()
-    workers: int = 0
-    """Workers of the data loader."""
     feeds: bool = False
     """Whether batches are there at any rate, because no loader makes them."""
     share: float = 1.0
@@ -47,6 +46,14 @@ class LeverChange(NamedTuple):
     def of_step(self) -> str:
         return f"of {fmt.milliseconds(self.model.step_ms)} ms"
 
+    def traffic_ms(self, weights: float, state: float = 0.0) -> float | None:
+        """Take multiples of the weights' and of the optimizer state's size; None: not known."""
+        traced = self.step.profile.profiled if self.step.profile is not None else None
+        if traced is None or traced.peak is None or traced.weights is None:
+            return None
+        mib = weights * traced.weights.mib + state * traced.weights.state_mib
+        return mib * 2**20 / 1e6 / traced.peak.memory_gb_s
+
     def ms_of(self, phases: Iterable[str]) -> float:
         return sum(self.step.phases_ms.get(name, 0.0) for name in phases)
 
@@ -67,12 +74,19 @@ NOTHING = Outcome(played_ms)
 """It is known to bring nothing."""
 
 
-def without(part: ModelPart, source: str) -> Outcome:
-    return Outcome(lambda times: played_ms(part.without(times)), source=source)
-
-
 Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 """Returns what a change does; None if no measurement supports a figure."""
+
+
+def without(change: LeverChange, parts: tuple[ModelPart, ...], said: str) -> Outcome:
+    """If these parts took no time."""
+    ms = fmt.milliseconds(sum(part.ms(change.times) for part in parts))
+    source = said.format(ms=ms, of=change.of_step)
+    return Outcome(lambda times: played_ms(reduce(_left_out, parts, times)), source=source)
+
+
+def _left_out(times: Times, part: ModelPart) -> Times:
+    return part.without(times)
 
 
 def change_pct(before_ms: float, after_ms: float) -> float:

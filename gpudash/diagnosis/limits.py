@@ -69,12 +69,13 @@ class Limits:
         if answer is None:
             return
         before = self._limited.get(answer.title, Limited(answer))
-        began_s = before.began_s
-        if answer.title != self._title:
-            began_s = (*began_s, at_s)[-MOST_MOMENTS:]
-        self._title, seconds = answer.title, before.seconds + self._open_s
-        self._limited[answer.title] = Limited(answer, seconds, began_s=began_s)
-        self._open_s = 0.0
+        began_s = (*before.began_s, *((at_s,) if answer.title != self._title else ()))
+        self._limited[answer.title] = before._replace(
+            answer=answer,
+            seconds=before.seconds + self._open_s,
+            began_s=began_s[-MOST_MOMENTS:],
+        )
+        self._title, self._open_s = answer.title, 0.0
 
 
 def said(one: Limited) -> str:

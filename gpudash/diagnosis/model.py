@@ -6,9 +6,20 @@ ahead of it, look alike from outside: then both schedules are played, and a savi
 
 from collections.abc import Iterator
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
-from gpudash.diagnosis.parts import PARTS, ModelPart, Times
+from gpudash.diagnosis.parts import (
+    ALLOCATING,
+    BLOCKED,
+    COLLECTING,
+    COMPILING,
+    CORE,
+    PARTS,
+    ROLLOUT,
+    ModelPart,
+    Times,
+)
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.trace.summary import Summary
 
@@ -159,34 +170,30 @@ def _without_host(step: RecentStep) -> Times | None:
 
 def _with_owners(step: RecentStep, times: Times, works_ms: float) -> Times:
     """Divide the host's time beside launches; each owner leaves the rest to the others."""
-    no_core_ms = min(step.no_core_ms, times.step - times.data)
-    left_ms = times.step - times.data - no_core_ms
-    collecting_ms = min(step.owned_ms("gc"), left_ms)
-    compiling_ms = min(step.owned_ms("compile"), left_ms - collecting_ms)
-    left_ms -= collecting_ms + compiling_ms
-    rollout_ms = min(step.phases_ms.get("rollout", 0.0), left_ms)
+    traced, idle_ms = step.profile, inf
+    waits_ms, rollout_ms = 0.0, step.phases_ms.get("rollout", 0.0)
+    if step.on_gpu:
+        waits_ms = works_ms
+        idle_ms = max(times.step - times.data - works_ms, 0.0)
+        if traced is not None:
+            waits_ms = (traced.blocked_ms or 0.0) + (traced.copy_call_ms or 0)
     asked_ms = _allocating_ms(step)
     # a rollout may wait for its environment, the driver off the CPU, and the host for the device
-    traced = step.profile
-    waits_ms = (
-        works_ms if traced is None else (traced.blocked_ms or 0.0) + (traced.copy_call_ms or 0)
-    )
-    known_ms = rollout_ms + asked_ms + (waits_ms if step.on_gpu else 0.0)
-    blocked_ms = min(max(step.owned_ms("blocked") - known_ms, 0.0), left_ms - rollout_ms)
-    left_ms -= rollout_ms + blocked_ms
-    if step.on_gpu:
-        left_ms = min(left_ms, max(times.step - times.data - works_ms, 0.0))
-    allocating_ms = min(asked_ms, left_ms)
-    code_ms = _code_ms(step, works_ms) - collecting_ms - compiling_ms - blocked_ms - asked_ms
-    return times._replace(
-        no_core=no_core_ms,
-        rollout=rollout_ms,
-        code=max(min(code_ms, left_ms - allocating_ms), 0.0),
-        blocked=blocked_ms,
-        collecting=collecting_ms,
-        compiling=compiling_ms,
-        allocating=allocating_ms,
-    )
+    blocked_ms = max(step.owned_ms("blocked") - rollout_ms - asked_ms - waits_ms, 0.0)
+    owners_ms = {
+        CORE: step.no_core_ms,
+        COLLECTING: step.owned_ms("gc"),
+        COMPILING: step.owned_ms("compile"),
+        ROLLOUT: rollout_ms,
+        BLOCKED: blocked_ms,
+        ALLOCATING: min(asked_ms, idle_ms),
+    }
+    left_ms = times.step - times.data
+    for part, ms in owners_ms.items():
+        times = part.more(times, min(ms, left_ms))
+        left_ms -= part.ms(times)
+    code_ms = _code_ms(step, works_ms) - times.collecting - times.compiling - blocked_ms - asked_ms
+    return times._replace(code=max(min(code_ms, left_ms, idle_ms - times.allocating), 0.0))
 
 
 def _allocating_ms(step: RecentStep) -> float:

@@ -7,10 +7,10 @@ from gpudash import format as fmt
 from gpudash.diagnosis.lever_change import NOTHING, Estimate, LeverChange, Outcome, Played
 from gpudash.diagnosis.model import played_ms
 from gpudash.diagnosis.parts import Times
-from gpudash.diagnosis.profiled_step import Products, product_kernels, products_of
 from gpudash.protocol.inspections import Timing
 from gpudash.ranks.same_steps import WAIT
-from gpudash.trace.summary import Summary
+from gpudash.trace.names import has_product
+from gpudash.trace.summary import KernelUse, Summary
 
 MORE_LAUNCHES = {"bf16": 0.6}
 """Launches that autocast adds at most, as a part of those there. In benchmarks/causes launch-bound
@@ -21,6 +21,11 @@ LAUNCHED = 0.9
 """A rehearsal is bound by launches if the host is busy for this part of it."""
 REHEARSAL_ERROR = 0.05
 """Of what a rehearsal measures: caches and clocks differ from those within a step."""
+CASTS = 3.0
+"""Memory traffic of casts, in multiples of the weights' size: weights and their gradients are read
+once, and once written in half as many bits."""
+REACHED = 0.4
+"""Least part of the peaks' ratio by which products become faster: narrow ones wait for memory."""
 UPDATES = ("aten::_foreach", "aten::_fused")
 """Operators of optimizers."""
 PASSES, FROZEN = ("forward", "backward"), ("frozen",)
@@ -44,7 +49,7 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
     device_ms = max(change.times.device - update_ms, 0.0)
     launched = 0.0
     if profile is not None and profile.kernels:
-        products, launched = product_kernels(profile), _kept_launches(profile)
+        products, launched = _product_kernels(profile), _kept_launches(profile)
         products_ms = min(sum(one.ms for one in products), device_ms)
         others = (one for one in profile.kernels if one.module and one not in products)
         longest_ms = max((one.ms / one.count for one in others), default=0.0)
@@ -62,9 +67,17 @@ def fewer_kernels(change: LeverChange, passes: tuple[str, ...] = PASSES) -> Outc
     return Outcome(play, source=source)
 
 
+def _product_kernels(profile: Summary) -> list[KernelUse]:
+    return [
+        each
+        for each in profile.kernels
+        if each.uses_tensor_cores or has_product(each.operator.rpartition("::")[2])
+    ]
+
+
 def _kept_launches(profile: Summary) -> float:
     """Return the part of the passes' launches that stays: products, and what no model launches."""
-    products = product_kernels(profile)
+    products = _product_kernels(profile)
     passes = [one for one in profile.kernels if not one.operator.startswith(UPDATES)]
     has_modules = any(one.module for one in passes)
     kept = (one for one in passes if one in products or (has_modules and not one.module))
@@ -93,7 +106,7 @@ def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | 
         return None  # on a CPU it depends on its units
     if SPEED[change.before] >= SPEED[to] or not reached_ms[1]:
         return NOTHING
-    products = products_of(change.step, to)
+    products = _products_of(change, to)
     if products is not None:
         return _of_products(change, products, to, reached_ms)
     if change.before == "cudnn_tf32" and to == "tf32":
@@ -115,6 +128,44 @@ def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | N
     least_ms = times.device - max(others_ms, 0.0)
     most_ms = max(times.device - change.ms_of(("optimizer",)), 0.0)
     return max(least_ms, 0.0), min(change.ms_of(reached), most_ms)
+
+
+class Products(NamedTuple):
+    """A step's matrix products and convolutions, none of them in bf16."""
+
+    ms: float
+    new_ms: float
+    """In another precision, at the same share of the device's measured peak."""
+    slow_ms: float
+    """In it, at the least share."""
+    cast_ms: float
+    """To cast the weights to bf16, and their gradients back."""
+
+
+def _products_of(change: LeverChange, to: str) -> Products | None:
+    profile = change.step.profile
+    traced = profile.profiled if profile is not None else None
+    if profile is None or traced is None or traced.peak is None:
+        return None
+    if traced.precision not in ("fp32", "tf32", "cudnn_tf32"):
+        return None
+    others = "fp32" if traced.precision == "cudnn_tf32" else traced.precision
+    kernels = _product_kernels(profile)
+    # cuDNN convolves in TF32 even where matrices are multiplied in fp32
+    in_tf32 = {each.operator for each in kernels if each.uses_tensor_cores}
+    ms = dict.fromkeys(("fp32", "tf32"), 0.0)
+    for each in kernels:
+        ms["tf32" if each.operator in in_tf32 else others] += each.ms
+    tflops = traced.peak.matmul_tflops
+    if not tflops.keys() >= {to, *(name for name in ms if ms[name])}:
+        return None
+    ratios = {name: max(tflops[to] / tflops[name], 1.0) for name in ms if ms[name]}
+    return Products(
+        ms=sum(ms.values()),
+        new_ms=sum(ms[name] / ratio for name, ratio in ratios.items()),
+        slow_ms=sum(ms[name] / max(REACHED * ratio, 1.0) for name, ratio in ratios.items()),
+        cast_ms=change.traffic_ms(CASTS) or 0.0,
+    )
 
 
 def _of_products(
@@ -164,17 +215,16 @@ def _quicker(saved_ms: float, launches: float = 0.0) -> Played:
 # ── what was rehearsed ──────────────────────────────────────────────────────────────────
 
 
-def rehearsed(change: LeverChange, estimate: Estimate | None) -> Outcome:
+def rehearsed(change: LeverChange, foretells: Estimate) -> Outcome:
     """Take the models' passes to change as their calls did on one batch, give or take its repeats.
 
     Calls that the host cannot launch faster say nothing of the device. If that is so with the new
     value alone, the device takes as long at most, and at best what is foretold.
     """
     parts = [_Part.of(change, one) for one in change.timings]
-    rest = (estimate(change) if estimate is not None else None) or NOTHING
-    foretold = None
-    if estimate is not None and any(one.is_at_most for one in parts):
-        foretold = estimate(change._replace(timings=()))
+    rest, foretold = foretells(change) or NOTHING, None
+    if any(one.is_at_most for one in parts):
+        foretold = foretells(change._replace(timings=()))
 
     def at_best(times: Times) -> float:
         return rest.most(_edited(times, ((one, one.best) for one in parts)))

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from gpudash.diagnosis.causes.cause import Limit
 from gpudash.diagnosis.effects import EFFECTS, Effect, fitting_threads, gain_of, helps_of
-from gpudash.diagnosis.input_effects import batches_wait, workers_needed
+from gpudash.diagnosis.input_effects import workers_needed
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.recent_step import RecentStep
@@ -28,11 +28,6 @@ Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
 NO_PROPOSALS: Proposals = (), ()
 
 
-def loader_workers(settings: Settings) -> int:
-    text = settings.get("num_workers", "")
-    return int(text) if text.isdecimal() else 0
-
-
 def proposals(
     model: Model,
     snapshot: Snapshot,
@@ -47,7 +42,8 @@ def proposals(
     """
     known = {one.name: one for one in snapshot.levers if one.refusal is None}
     verdicts = _verdicts(snapshot)
-    proven = {one.change: one for one in _proven(verdicts.values(), snapshot.settings, known)}
+    measured = _proven(snapshot.settings, known, verdicts.values())
+    proven = {one.change: one for one in sorted(measured, key=_worth, reverse=True)}
     estimated = [
         found
         for lever in known.values()
@@ -90,7 +86,6 @@ def _estimated(
             step,
             model,
             phases=snapshot.phases,
-            workers=loader_workers(settings),
             feeds=is_fed,
             share=lever.share,
             collective_ms=_collective_ms(snapshot),
@@ -156,10 +151,8 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
 
 
 def _most_workers(step: RecentStep, workers: int) -> int | None:
-    """Allow a core for each, and as many again if those there mostly wait."""
-    if not step.cores or not workers:
-        return step.cores
-    return max(step.cores, 2 * workers) if batches_wait(step, workers) else step.cores
+    """Allow a core for each, and as many again as there are: they may wait more than compute."""
+    return max(step.cores, 2 * workers) if step.cores and workers else step.cores
 
 
 # ── what A/Bs have shown ────────────────────────────────────────────────────────────────
@@ -185,28 +178,22 @@ def way_back(change: float) -> float:
 def _measured_pct(verdict: ComparisonShown, value: str) -> tuple[float, float]:
     if verdict.low is None or verdict.high is None:
         return 0.0, 0.0
-    ends = verdict.low, verdict.high
+    low, high = verdict.low, verdict.high
     if value == verdict.a:
-        low, high = (way_back(end) for end in reversed(ends))
-        ends = low, high
-    return 100 * ends[0], 100 * ends[1]
+        low, high = way_back(high), way_back(low)
+    return 100 * low, 100 * high
 
 
 def _proven(
-    verdicts: Iterable[ComparisonShown], settings: Settings, known: Mapping[str, Lever]
-) -> tuple[Try, ...]:
-    found = []
+    settings: Settings, known: Mapping[str, Lever], verdicts: Iterable[ComparisonShown]
+) -> Iterator[Try]:
     for one in verdicts:
-        if one.lever not in known or not one.proven or not is_of_now(one, settings):
+        lever = known.get(one.lever)
+        if lever is None or not one.proven or not is_of_now(one, settings):
             continue
-        before = settings.get(one.lever, known[one.lever].default)
-        if before not in (one.a, one.b):
-            continue
-        value = one.a if before == one.b else one.b
-        low, high = _measured_pct(one, value)
-        if low > 0:
+        before = settings.get(one.lever, lever.default)
+        value = {one.a: one.b, one.b: one.a}.get(before)
+        if value is not None and (ends := _measured_pct(one, value))[0] > 0:
             source = f"an A/B of {one.pairs} pairs, with the other settings as now"
-            gain = Gain(low, high, source, "measured")
-            tried_s = TRY_S[known[one.lever].effect]
-            found.append((low, Try(one.lever, value, "measured by an A/B", before, gain, tried_s)))
-    return tuple(one for _, one in sorted(found, key=lambda pair: -pair[0]))
+            gain = Gain(*ends, source, "measured")
+            yield Try(lever.name, value, "measured by an A/B", before, gain, TRY_S[lever.effect])

@@ -25,8 +25,6 @@ ASIDE_S = 60.0
 """The share of evaluation and checkpoints is taken over so many seconds, …"""
 LEAST_ASIDE_S = 5.0
 """… over fewer at the beginning, but at least over these."""
-ALL_CORES = 0.9
-"""A training that asks for this part of its cores counts as asking for all."""
 
 MEANS = (
     *("step_ms", "data_ms", "host_ms", "own_code_ms", "device_ms", "overlap_ms"),
@@ -71,10 +69,6 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     """Cores that all of these may use."""
     threads: int | None = None
     """Threads that compute an operator on the CPU."""
-    aside_pct: float | None = None
-    """Share of the time in evaluation and checkpoints; None if none was seen."""
-    asides: int = 0
-    """Evaluations and checkpoints in that time."""
     gpu_util_pct: float | None = None
     """This and what follows: means of the GPU's readings over the same time."""
     sm_active_pct: float | None = None
@@ -143,34 +137,18 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         return max(self.busy_cores / max(1 - waits, 0.01), min(self.busy_cores + waits, 1.0))
 
     @property
-    def got_share(self) -> float:
-        """1 if it is not measured."""
-        return self.busy_cores / self.asked_cores if self.busy_cores and self.asked_cores else 1.0
-
-    @property
     def computing_cores(self) -> float:
         """Cores that operators on a CPU may have: neither loader workers nor loggers use them."""
-        return (self.cores or inf) - (self.loader_cores or 0.0) / self.got_share - self.other_cores
+        return (self.cores or inf) - (self.loader_cores or 0.0) - self.other_cores
 
     @property
     def free_cores(self) -> float:
         return (self.cores or inf) - (self.asked_cores or 0.0) - self.other_cores
 
     @property
-    def no_core_free(self) -> bool:
-        return self.cores is not None and self.free_cores <= (1 - ALL_CORES) * self.cores
-
-    @property
-    def loader_pct(self) -> float | None:
-        if self.loader_cores is None or not self.busy_cores:
-            return None
-        return min(100 * self.loader_cores / self.busy_cores, 100.0)
-
-    @property
-    def taken_pct(self) -> float | None:
-        """The loader workers' share, on a CPU whose cores do not suffice for both; else None."""
-        short = self.no_core_free or (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-        return self.loader_pct if short else None
+    def is_crowded(self) -> bool:
+        """Whether others, or its own processes, have cores that it asks for."""
+        return (self.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT
 
     @property
     def at_work_pct(self) -> float | None:
@@ -243,7 +221,6 @@ def recent_step(
     cpu_pct, throttle = _of_host(snapshot, "cpu_pct"), _throttle(snapshot)
     other_pct = _of_host(snapshot, "other_cpu_pct") or 0.0
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct")
-    aside_pct, asides = _asides(snapshot)
     workers = snapshot.settings.get("num_workers", "")
     pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
     clocks_mhz = snapshot.series.of("sm_clock_mhz") if throttle else ()
@@ -269,8 +246,6 @@ def recent_step(
         other_cores=other_pct / 100,
         cores=cores,
         threads=_threads(snapshot),
-        aside_pct=aside_pct,
-        asides=asides,
         top_clock_mhz=max(filter(None, clocks_mhz), default=None),
         throttle=throttle,
         others_pct=None if snapshot.gpu is None else snapshot.gpu.others_pct,
@@ -288,8 +263,8 @@ def _threads(snapshot: Snapshot) -> int | None:
     return int(moved) if moved.isdecimal() else own
 
 
-def _asides(snapshot: Snapshot) -> tuple[float | None, int]:
-    """Return the share of the last minute that they took in percent, and their number.
+def asides_of(snapshot: Snapshot) -> tuple[float | None, int]:
+    """Return the share of the last minute in evaluation and checkpoints in percent, and how many.
 
     Without one the share is None.
     """

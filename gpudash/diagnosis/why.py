@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
-from gpudash.diagnosis.causes.facts import MOST_WAITS, place, told
+from gpudash.diagnosis.causes.facts import MOST_WAITS, told
 from gpudash.diagnosis.model import Model
 from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.recent_step import RecentStep
@@ -12,9 +12,9 @@ from gpudash.diagnosis.slopes import over, proven_parts, slowed_label
 from gpudash.protocol.answer import Without
 from gpudash.protocol.inspections import CodeLines
 from gpudash.protocol.session import Slope
-from gpudash.trace.summary import Summary
+from gpudash.trace.text import summary_lines
 
-DIGITS = 4
+DIGITS, COLUMNS = 4, 76
 MEANS = ("means over {steps} steps; the first that limits is the answer", "{collectives}")
 MORE = ("{if_on_gpu}waits, launches and communication within a step: {ask}",)
 LEAST_MS = 0.01
@@ -61,7 +61,11 @@ def reasons(
     yield ""
     yield from told(MEANS, now)
     yield from _code_lines(snapshot.code)
-    yield from _profile_lines(step.profile) if step.profile is not None else told(MORE, now)
+    if step.profile is None:
+        yield from told(MORE, now)
+    else:
+        yield ""
+        yield from (fmt.clip(one, COLUMNS) for one in summary_lines(step.profile, MOST_WAITS))
 
 
 def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
@@ -87,21 +91,3 @@ def _code_lines(code: CodeLines | None) -> Iterator[str]:
     for one in code.lines[:MOST_WAITS]:
         where = fmt.plain(fmt.source_line(one.file, one.line))
         yield f"  {one.count:>3}  {where} {fmt.plain(one.function)}"
-
-
-def _profile_lines(profile: Summary) -> Iterator[str]:
-    idle = [f"{name} {fmt.milliseconds(ms)}" for name, ms in profile.idle_ms.items() if ms]
-    parts = [f"busy {fmt.milliseconds(profile.busy_ms)} ms"]
-    parts += [f"idle for {', '.join(idle)} ms"] if idle else []
-    parts += [f"{count:,.0f} {name}" for name, count in profile.counts.items() if count]
-    yield ""
-    yield f"profile of {profile.steps} steps: a step {fmt.milliseconds(profile.step_ms)} ms"
-    yield f"  device {'; '.join(parts)}"
-    for one in profile.syncs[:MOST_WAITS]:
-        yield f"  waits {fmt.milliseconds(one.blocked_ms)} ms {place(one)}"
-    for copy in profile.copies:
-        memory = {True: "pinned", False: "not pinned", None: ""}[copy.is_pinned]
-        rate = f"at {fmt.significant(copy.gb_s)} GB/s" if copy.gb_s is not None else ""
-        size = f"copies {fmt.significant(copy.mib)} MiB {copy.direction}"
-        how = " ".join(filter(None, (f"in {fmt.milliseconds(copy.ms)} ms", rate, memory)))
-        yield f"  {size} {how}"

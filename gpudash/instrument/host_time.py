@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from operator import add, methodcaller, sub
 from pathlib import Path
 from time import perf_counter, thread_time
-from types import MappingProxyType, MethodType
+from types import MethodType
 from typing import Any, NamedTuple
 
 from . import patching
@@ -26,7 +26,6 @@ SHARES_EVERY_S = 0.5
 LATE = 0.1
 """Of the time of iterations: a break that is noticed later than this has a part in their time."""
 COMPILER = "torch._dynamo.callback"
-NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 class _Collector:
@@ -108,6 +107,15 @@ class Counters(NamedTuple):
     compiled_s: float = 0.0
     compiled_cpu_s: float = 0.0
     """Of that on the CPU: the rest waits for processes that compile."""
+    compiles: float = 0
+    alloc_retries: float | None = 0
+    """What follows is asked of the driver; None where the allocator does not count it."""
+    device_allocs: float | None = 0
+    device_frees: float | None = 0
+
+
+COUNTED = ("compiles", "alloc_retries", "device_allocs", "device_frees")
+"""Fields that are told as they are: how often a step has each."""
 
 
 def since(before: Counters, now: Counters) -> Counters:
@@ -125,7 +133,9 @@ class HostTime:
     """Sums what iterations took, from `restart` on, on the thread that trains."""
 
     def __init__(self, read: Callable[[], Counters] | None = None) -> None:
-        self._read = read or counters
+        self.requests: Callable[[], Mapping[str, int]] = dict
+        """Returns what the allocator has asked of the driver so far."""
+        self._read = read or (lambda: counters(self.requests()))
         self._elsewhere_share = 0.0  # s a step
         COLLECTS.listen()
         self.restart()
@@ -135,7 +145,6 @@ class HostTime:
         self._steps = self._seen_steps = 0
         self._elsewhere_s = self._fetch_cpu_s = self._start_s = 0.0
         self._spent = Counters(0.0, 0.0)
-        self._counted: Mapping[str, int] = {}
         self.go_on()
 
     def go_on(self) -> None:
@@ -144,7 +153,6 @@ class HostTime:
 
     def break_off(self) -> None:
         """Note that an evaluation, a checkpoint or a command interrupts iterations."""
-        self._counted = {}  # they go on meanwhile
         if not self._iterated_s:
             return
         spent = since(self._before, self._read())
@@ -179,11 +187,10 @@ class HostTime:
         """Not count what gpudash itself used between two iterations."""
         self._before = self._before._replace(cpu_s=self._before.cpu_s + cpu_s)
 
-    def values(self, counts: Mapping[str, int] = NOTHING) -> dict[str, float]:
+    def values(self) -> dict[str, float]:
         """Return the owners' shares of the time since `restart`, and restart; {} if too short.
 
-        Of `counts`, which the process has had so far, return what a step had since the last call;
-        nothing of the first one after a break.
+        With what a step was counted to have.
         """
         COMPILES.listen()
         spent = self._spent
@@ -200,11 +207,10 @@ class HostTime:
         owners = {"loader_start_pct": start_s, "unpack_pct": unpack_s}
         owners |= _owners_s(self._busy_s, elsewhere_s, spent._replace(cpu_s=cpu_s))
         found = {name: min(100 * one_s / spent.at_s, 100.0) for name, one_s in owners.items()}
-        counts = {**counts, "compiles": COMPILES.count}
-        known = self._counted.keys() & counts if self._steps else ()
-        found |= {name: (counts[name] - self._counted[name]) / self._steps for name in known}
+        for name in COUNTED if self._steps else ():
+            count = getattr(spent, name)
+            found |= {} if count is None else {name: count / self._steps}
         self.restart()
-        self._counted = counts
         return found
 
 
@@ -223,7 +229,7 @@ def _owners_s(busy_s: float, elsewhere_s: float, spent: Counters) -> dict[str, f
     return {**owners, "code_pct": left_s - owners["gc_pct"]}
 
 
-def counters() -> Counters:
+def counters(requests: Mapping[str, int]) -> Counters:
     try:
         delay_s = int(SCHEDULER.read_bytes().split()[1]) * NS
     except (OSError, IndexError, ValueError):
@@ -235,4 +241,6 @@ def counters() -> Counters:
         COLLECTS.spent_s(),
         COMPILES.spent_s,
         COMPILES.spent_cpu_s,
+        COMPILES.count,
+        *(requests.get(name) for name in COUNTED[1:]),
     )

@@ -38,8 +38,12 @@ class Reports:
         read_memory: Callable[[], DeviceMemory] = DeviceMemory,
         read_collectives: Callable[[], Collectives] = Collectives,
     ) -> None:
-        """`read_memory` and `read_collectives` are called at most twice a second."""
+        """`read_memory` and `read_collectives` are called at most twice a second.
+
+        Memory is read besides where an evaluation or a checkpoint begins and ends.
+        """
         self._clock = clock
+        clock.host.requests = lambda: read_memory().counts
         self._losses = losses
         self._input_report = input_report
         self._synchronize = synchronize
@@ -134,7 +138,7 @@ class Reports:
         if self._is_state_due(steps, began_s):
             self.memory = self._read_memory()
             values = self.memory.values() | self._read_collectives().values()
-            values |= self._clock.host.values(self.memory.counts)
+            values |= self._clock.host.values()
         self._send(
             StepReport(
                 until_s=self._clock.until_s,

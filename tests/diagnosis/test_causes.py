@@ -88,7 +88,6 @@ def full(**values):
         ({"core_wait_pct": 20.0}, "gpu"),
         ({"core_wait_pct": 60.0, "host_ms": 9.0, "device_ms": 6.0, "gpu_util_pct": 55.0}, "cores"),
         ({"core_wait_pct": 20.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
-        ({"aside_pct": 60.0}, "asides"),
         ({"data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
         ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
         ({"host_ms": 10.0, "gpu_util_pct": 60.0}, "host"),

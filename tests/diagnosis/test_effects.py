@@ -24,10 +24,10 @@ def step(**values):
     return RecentStep(**{**about, "gpu_util_pct": 60.0, **values})
 
 
-def gain(helps, before, value, *, waits=False, workers=0, timings=(), **values):
+def gain(helps, before, value, *, waits=False, timings=(), **values):
     measured = step(**values)
     model = model_of(measured, waits=waits)
-    change = LeverChange(helps, before, value, measured, model, workers=workers, timings=timings)
+    change = LeverChange(helps, before, value, measured, model, timings=timings)
     return gain_of(change)
 
 

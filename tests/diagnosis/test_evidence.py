@@ -4,19 +4,17 @@ import pytest
 from rich.cells import cell_len
 
 from gpudash.diagnosis.answer import find
-from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.causes.facts import LEAST_DATA_PCT, waiting_settings
-from gpudash.diagnosis.causes.table import causes, evidence
 from gpudash.diagnosis.headline import why_lines
-from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.diagnosis.report import report_of
+from gpudash.format import clip
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import RankRow
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
+from gpudash.trace.text import summary_lines
 from tests.diagnosis.trainings import (
     CPU,
     ask,
@@ -118,9 +116,6 @@ def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
         "waits": 2.0,
         "collectives": 3.0,
     }
-    assert "busy 6.00 ms; idle for host 4.00 ms; 500 launches; 2 waits; 3 collectives" in "".join(
-        found.why
-    )
 
 
 @pytest.mark.parametrize(
@@ -133,37 +128,6 @@ def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
 )
 def test_the_host_is_ahead_by_what_it_neither_works_nor_waits_for_data(ms, ahead):
     assert ask(measured(device_ms=9.9, **ms)).evidence[-1] == ahead
-
-
-def said_on_a_cpu(word, loader_cores):
-    """What is said of 10 ms on cores that do not suffice; of the step 2 ms are a wait for data."""
-    step = RecentStep(
-        step_ms=10.0,
-        data_ms=2.0,
-        device_ms=5.0,
-        on_gpu=False,
-        core_wait_pct=20.0,
-        busy_cores=1.0,
-        loader_cores=loader_cores,
-        cores=2,
-    )
-    now = Measured(measured(device=CPU), step, model_of(step))
-    return evidence(next(one for one in causes(now) if one.limit.word == word), now)
-
-
-@pytest.mark.parametrize("limit", ["cores", "cpu"])
-def test_loader_workers_are_named_from_a_tenth_of_the_cpu_time_on(limit):
-    assert "loader workers use 10 % of the CPU time" in said_on_a_cpu(limit, 0.1)
-    assert not any("loader workers" in one for one in said_on_a_cpu(limit, 0.099))
-
-
-@pytest.mark.parametrize(("loader_cores", "is_first"), [(0.15, False), (0.2, False), (0.21, True)])
-def test_the_larger_of_data_wait_and_loader_workers_is_said_first(loader_cores, is_first):
-    first, second, *_ = said_on_a_cpu("data", loader_cores)
-    assert (
-        first.startswith("loader workers"),
-        second.startswith("the training waits for data"),
-    ) == (is_first, is_first)
 
 
 def beside_a_renderer(cores, used_by_others=0.0):
@@ -407,17 +371,16 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
         "the host waits 1.90 of 10.0 ms at me/loss.py:41 nonzero",
         "0.10 ms in aten::item",
     )
-    lines = why_lines(found)
-    assert "  waits 1.90 ms at me/loss.py:41 nonzero" in lines
+    assert any("me/loss.py:41  nonzero" in one for one in why_lines(found))
 
 
 def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
     found = deepened(measured(host_ms=10.0), profiled())
     said = ("the GPU has no work 4.00 of 10.0 ms", "500 launches take 1.00 ms")
     assert found.evidence == said
-    lines = why_lines(deepened(measured(host_ms=10.0), profiled(copies=COPIES)))
-    assert "  device busy 6.00 ms; idle for host 4.00 ms; 500 launches" in lines
-    assert "  copies 24.0 MiB to device in 2.50 ms at 10.0 GB/s not pinned" in lines
+    profile = profiled(copies=COPIES)
+    lines = why_lines(deepened(measured(host_ms=10.0), profile))
+    assert {clip(one, 76) for one in summary_lines(profile)} <= {*lines}
     assert deepened(measured(host_ms=10.0), profiled(launches=None)).evidence == said[:1]
 
 

@@ -8,14 +8,16 @@ import time
 import pytest
 import torch
 
-from gpudash.instrument.host_time import Counters, HostTime, counters
+from gpudash.instrument.host_time import COMPILES, Counters, HostTime, counters, since
 
 BEGIN = Counters(100.0, 7.0, 3.0, 1.0, 0.5, 0.5)
 
 
 def shares(spent, *, host_s=1.0, waited_s=0.0, steps=1, is_seen=True, meanwhile=lambda _: None):
     """What a second is divided into, in which the thread had so much of each counter."""
-    after = Counters(*(None if None in one else sum(one) for one in zip(BEGIN, spent, strict=True)))
+    after = Counters(
+        *(None if None in one else sum(one) for one in zip(BEGIN, spent, strict=False))
+    )
     readings = iter((BEGIN, after, after))
     host = HostTime(lambda: next(readings))
     host.iterated(host_s, waited_s, steps, is_seen=is_seen)
@@ -137,37 +139,34 @@ def test_the_next_share_is_of_the_time_since():
     assert host.values() == {}
 
 
-def test_what_the_process_counts_is_told_a_step_from_the_first_reading_after_a_break_on():
-    readings = iter(BEGIN._replace(at_s=100.0 + second) for second in (0, 1, 1, 2, 2, 2, 3, 3))
-    host = HostTime(lambda: next(readings))
-
-    def told(retries, steps):
-        host.iterated(1.0, 0.0, steps, is_seen=True)
-        return host.values({"alloc_retries": retries}).get("alloc_retries")
-
-    assert told(7, steps=4) is None
-    assert told(9, steps=4) == 0.5
-    host.restart()
-    assert told(50, steps=4) is None
+def test_what_is_counted_is_told_a_step_without_what_frequent_evaluations_have():
+    now = BEGIN._replace(device_allocs=50)
+    host = HostTime(lambda: now)
+    for _ in range(6):
+        host.iterated(0.1, 0.0, 2, is_seen=True)
+        now = now._replace(at_s=now.at_s + 0.1, compiles=now.compiles + 1, device_frees=None)
+        host.break_off()
+        now = now._replace(at_s=now.at_s + 0.2, compiles=now.compiles + 8, device_allocs=90)
+        host.go_on()
+    found = host.values()
+    assert (found["compiles"], found["device_allocs"]) == (0.5, 0.0)
+    assert "device_frees" not in found
 
 
 def test_compilations_are_counted():
-    readings = iter(BEGIN._replace(at_s=100.0 + second) for second in (0, 1, 1, 2, 2))
-    host = HostTime(lambda: next(readings))
     torch.compile(torch.sin, backend="eager")(torch.ones(2))  # a script has imported Dynamo
-    host.iterated(1.0, 0.0, 2, is_seen=True)
-    host.values()
+    COMPILES.listen()
+    before = counters({})
     torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
-    host.iterated(1.0, 0.0, 2, is_seen=True)
-    assert host.values()["compiles"] == 0.5
+    assert since(before, counters({})).compiles == 1
 
 
 def test_the_collector_and_this_thread_are_counted():
     HostTime()
-    before = counters()
+    before = counters({})
     gc.collect()
     time.sleep(0.05)
-    after = counters()
+    after = counters({})
     assert after.collected_s > before.collected_s
     assert after.at_s - before.at_s > after.cpu_s - before.cpu_s > 0
 

@@ -10,13 +10,11 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Measured
-from gpudash.diagnosis.input_effects import batches_wait
+from gpudash.diagnosis.input_effects import pin_ms, pinning_of
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.parts import WAIT
-from gpudash.diagnosis.profiled_step import pin_ms, pinning_of
-from gpudash.diagnosis.proposals import loader_workers
-from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.recent_step import RecentStep, asides_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLine, CodeLines, Profiled
@@ -140,20 +138,12 @@ def _with_every_core(now: Measured) -> str:
 
 def _without_asides(now: Measured) -> str:
     """Return a range: a window of another begin holds one aside more or fewer."""
-    _only_if(now.step.asides)
-    pct = _known(now.step.aside_pct)
-    one = pct / now.step.asides
+    share_pct, count = asides_of(now.snapshot)
+    pct = _known(share_pct)
+    one = pct / count
     _only_if(pct + one < 100)  # else too few were seen for an estimate
     low, high = (change_pct(100.0, 100 - pct + end) for end in (one, -one))
     return Gain(low, high).figures
-
-
-def _is_starved(now: Measured) -> bool:
-    return (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT
-
-
-def _is_taken(now: Measured) -> bool:
-    return (now.step.taken_pct or 0.0) >= LEAST_DATA_PCT
 
 
 def _loads(now: Measured) -> bool:
@@ -161,31 +151,16 @@ def _loads(now: Measured) -> bool:
     return "num_workers" in settings and settings.get("data", "loader") == "loader"
 
 
-def _is_inline(now: Measured) -> bool:
-    return _loads(now) and now.snapshot.settings["num_workers"] == "0"
-
-
 def _maker(now: Measured) -> str:
-    """Say nothing of loader workers on cores that suffice."""
-    if _is_inline(now):
-        return "batches are made in the training process"
-    _only_if(now.step.taken_pct is not None)
-    return f"loader workers use {fmt.percent(now.step.loader_pct)} of the CPU time"
+    _only_if(_loads(now) and now.snapshot.settings["num_workers"] == "0")
+    return "batches are made in the training process"
 
 
 def _of_data(owner: str, now: Measured) -> str:
     """Return the owner's part of the wait for batches, if it is worth a clause."""
     ms, waits_ms = now.step.owned_ms(owner), now.step.data_ms or 0.0
-    _only_if(loader_workers(now.snapshot.settings) and ms > 0 and ms >= LEAST_OF_DATA * waits_ms)
+    _only_if(now.step.workers and ms > 0 and ms >= LEAST_OF_DATA * waits_ms)
     return fmt.milliseconds(ms)
-
-
-def _slow_batches(now: Measured) -> str:
-    step, workers = now.step, loader_workers(now.snapshot.settings)
-    _only_if(_loads(now) and batches_wait(step, workers))
-    if not workers:
-        return f"{_who(now)} uses {step.busy_cores or 0.0:.1f} cores"
-    return f"a worker uses {fmt.percent(100 * (step.loader_cores or 0.0) / workers)} of a core"
 
 
 def _slowest_transform(now: Measured) -> str:
@@ -202,7 +177,7 @@ def _profile(now: Measured) -> Summary:
 
 
 def _pinning(now: Measured) -> str:
-    pinned_in_ms = pin_ms(_known(pinning_of(now.step)), loader_workers(now.snapshot.settings))
+    pinned_in_ms = pin_ms(now.step, _known(pinning_of(now.step)))
     _only_if(pinned_in_ms > (now.step.copy_ms or 0.0))
     return fmt.milliseconds(pinned_in_ms)
 
@@ -284,18 +259,6 @@ def _code_line(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str
 def _place(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
     first = _known(of(_known(now.snapshot.code)))
     return fmt.plain(fmt.source_line(first.file, first.line))
-
-
-def _own(code: CodeLines) -> CodeLine | None:
-    return None if code.beside else code.first
-
-
-def _work(code: CodeLines) -> CodeLine | None:
-    return None if code.beside else code.most_frequent(code.work)
-
-
-def _aside(code: CodeLines) -> CodeLine | None:
-    return code.most_frequent(code.work) if code.beside else None
 
 
 def waiting_settings(snapshot: Snapshot) -> Settings:
@@ -389,11 +352,9 @@ def _in_phase(now: Measured) -> str:
 CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "several": _is_one_of_several,
     "crowds_itself": _crowds_itself,
-    "starved": _is_starved,
-    "taken": _is_taken,
-    "short": lambda now: _is_taken(now) or (_is_starved(now) and _is_inline(now)),
-    "crowded": lambda now: (now.step.core_wait_pct or 0.0) >= CORE_WAIT_WARNS_PCT,
-    "full": lambda now: now.step.no_core_free,
+    "starved": lambda now: (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT,
+    "crowded": lambda now: now.step.is_crowded,
+    "full": lambda now: now.step.free_cores < 1,
     "on_gpu": lambda now: now.step.on_gpu,
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
@@ -408,6 +369,12 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     ),
 }
 """A clause with `{if_several}` is told of several ranks alone, with `{unless_several}` of one."""
+LOOKS: Mapping[str, Callable[[CodeLines], CodeLine | None]] = {
+    "own_line": lambda code: None if code.beside else code.first,
+    "work_line": lambda code: None if code.beside else code.most_frequent(code.work),
+    "aside_line": lambda code: code.most_frequent(code.work) if code.beside else None,
+}
+"""The line that looks at the script saw most often: of its own frames, of any, of asides."""
 FACTS: Mapping[str, Callable[[Measured], str]] = {
     "steps": lambda now: f"{now.step.steps:,.0f}",
     "step": lambda now: fmt.milliseconds(now.step.step_ms),
@@ -425,8 +392,6 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "maker": _maker,
     "starts": partial(_of_data, "loader_start"),
     "unpacks": partial(_of_data, "unpack"),
-    "loaders_share": lambda now: _pct(now.step.loader_pct),
-    "slow_batches": _slow_batches,
     "slowest_transform": _slowest_transform,
     # host and device
     "pinning": _pinning,
@@ -444,12 +409,8 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "asks": _asks,
     "emptied": _emptied,
     "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
-    "own_line": partial(_code_line, _own),
-    "work_line": partial(_code_line, _work),
-    "aside_line": partial(_code_line, _aside),
-    "line_of_own_line": partial(_place, _own),
-    "line_of_work_line": partial(_place, _work),
-    "line_of_aside_line": partial(_place, _aside),
+    **{name: partial(_code_line, of) for name, of in LOOKS.items()},
+    **{f"line_of_{name}": partial(_place, of) for name, of in LOOKS.items()},
     "util": lambda now: _pct(now.step.gpu_util_pct),
     "at_work": lambda now: fmt.percent(now.step.at_work_pct),
     "clock": lambda now: fmt.significant(now.step.sm_clock_mhz),

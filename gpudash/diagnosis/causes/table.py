@@ -21,7 +21,7 @@ from gpudash.diagnosis.parts import (
     ROLLOUT,
     WAIT,
 )
-from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.diagnosis.recent_step import RecentStep, asides_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
@@ -58,10 +58,7 @@ CORES = Limit(
         "{who} waits for a core {pct} of the time",
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
-        "{if_taken}loader workers use {loaders_share} of the CPU time",
         "its other processes use {other_processes}",
-        # a loader may wait for a core too, or for something that a lever changes
-        "{if_starved}making a batch waits more than it computes: {slow_batches}",
         "on an idle machine up to {with_every_core} times as fast",
     ),
     "the training waits for a core",
@@ -126,14 +123,6 @@ SHARED_GPU = Limit(
 # ── the parts of a step ─────────────────────────────────────────────────────────────────
 # Other tools call a wait of 10 % a warning. A copy's phase includes the time until its launch.
 
-SLOW_LOADING = (
-    "making a batch waits more than it computes: {slow_batches}",
-    "slowest transform: {slowest_transform} a sample",
-    "{if_full}{who} uses {cores}",
-    "{if_full}its other processes use {other_processes}",
-    "{if_crowded}{who} waits for a core {core_wait} of the time",
-)
-"""Why batches are made slowly."""
 INPUT = Limit(
     "data",
     "input-bound",
@@ -142,21 +131,16 @@ INPUT = Limit(
         "starting an epoch's workers takes {starts} of it: persistent_workers=True keeps them",
         "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
         "{maker}",
-        *SLOW_LOADING,
+        "slowest transform: {slowest_transform} a sample",
+        "{if_full}{who} uses {cores}",
+        "{if_full}its other processes use {other_processes}",
+        "{if_crowded}{who} waits for a core {core_wait} of the time",
         "{work_line}",
     ),
     "the step waits for data",
     least_pct=10.0,
     part=DATA,
 )
-LOADERS = INPUT._replace(
-    clauses=(
-        "loader workers use {pct} of the CPU time",
-        "{device} waits for data {starved} of {step} ms",
-        *SLOW_LOADING,
-    )
-)
-"""Loader workers have the cores of a training that waits less for them."""
 COPYING = Limit(
     "copy",
     "copy-bound",
@@ -331,8 +315,7 @@ CPU = Limit(
         "the CPU computes {pct} of {step} ms",
         "{own_line}",
         "{if_starved}besides, it waits for data {starved} ms",
-        "{if_short}{maker}",
-        "{if_starved}making a batch waits more than it computes: {slow_batches}",
+        "{if_starved}{maker}",
         "{who} uses {cores}",
     ),
     "the CPU computes",
@@ -374,8 +357,7 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
     within = (one for one in known if one.binds and not one.limit.is_outside)
-    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
-    if is_else and (then := next(within, None)) is not None:
+    if cause.limit.is_outside and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
         said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
     return tuple(said)
@@ -388,23 +370,19 @@ def line(limit: Limit, now: Measured) -> str:
 
 def _outside(now: Measured) -> Iterator[Cause]:
     step, slow = now.step, now.snapshot.straggler
-    yield Cause(ASIDES, step.aside_pct)
+    yield Cause(ASIDES, asides_of(now.snapshot)[0])
     itself = CONDITIONS["crowds_itself"](now)
     yield Cause(CORES._replace(title="short of cores") if itself else CORES, step.core_wait_pct)
-    if slow is None:
-        yield Cause(STRAGGLER, None)
-        return
-    rows = {
-        "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
-        "imbalance": UNEQUAL,
-    }
-    yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
+    if slow is not None:
+        rows = {
+            "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
+            "imbalance": UNEQUAL,
+        }
+        yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
 
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
-    data, taken_pct = saving(INPUT, model), now.step.taken_pct or 0.0
-    yield Cause(LOADERS, taken_pct) if taken_pct > data.takes_pct else data
-    yield from (saving(limit, model) for limit in OWNERS)
+    yield from (saving(limit, model) for limit in (INPUT, *OWNERS))
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
@@ -421,10 +399,7 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield cause
-    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
-    # where the driver's counter reads less, work between events is what fills a step
-    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
