@@ -21,6 +21,7 @@ import msgspec
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Progress, State, Step
+from gpudash.ranks.same_steps import WAIT_MS
 from gpudash.ranks.slow_rank import LEAST_PCT, Stragglers
 
 PARTS = (
@@ -57,8 +58,10 @@ def said(told: Sequence[Envelope], first: int, last: int) -> Iterator[Straggler 
     holds = [isinstance(one.body, Progress) and bool(one.body.steps) for one in within]
     begin, end = holds.index(True), len(holds) - holds[::-1].index(True)
     for at, one in enumerate(within[:end]):
-        if isinstance(one.body, Progress) and one.body.steps:
-            newest[one.rank] = one.body.steps[-1]
+        if isinstance(one.body, Progress):
+            for step in one.body.steps:
+                if WAIT_MS in step.values:
+                    newest[one.rank] = step
         if at >= begin or isinstance(one.body, State):
             stragglers.take(one.rank, one.body)
             yield stragglers.found()
