@@ -199,12 +199,9 @@ def _means(each: Sequence[Step]) -> _RankMeans:
     data_ms /= sum(one.count for one in each)
     unseen_ms = data_ms - _mean(steps, "data_ms")
     count = len(steps)
-    sums: dict[str, float] = {}
-    for step in steps:
-        for name, ms in phases_ms(step.values).items():
-            sums[name] = sums.get(name, 0.0) + ms
+    names = {name for step in steps for name in phases_ms(step.values)}
+    means = {name: _mean(steps, f"{name}_ms") for name in names}
     step_ms = fsum(step.step_ms for step in steps) / count
-    means = {name: total / count for name, total in sums.items()}
     overlap_ms = _mean(steps, "overlap_ms")
     rest_ms = step_ms - sum(means.values()) + overlap_ms + unseen_ms
     wait_ms = means.pop(WAIT)
