@@ -232,12 +232,16 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
         *shown
     )
 
-    def play(times: Times) -> float:
-        device_ms = max(times.device - saved * BESIDE * beside_ms, 0.0)
-        left_ms = (1 - saved) * times.communication
+    def left(times: Times, beside_ms: float, exposed_ms: float) -> float:
+        device_ms = max(times.device - saved * beside_ms, 0.0)
+        left_ms = times.communication - saved * min(exposed_ms, times.communication)
         return played_ms(times._replace(device=device_ms, communication=left_ms))
 
-    return Outcome(play, source=f"{source}, {change.of_step}")
+    return Outcome(
+        lambda times: left(times, BESIDE * beside_ms, times.communication),
+        None if change.waits_ms is None else lambda times: left(times, 0.0, change.waits_ms or 0.0),
+        f"{source}, {change.of_step}",
+    )
 
 
 BF16 = partial(faster_products, to="bf16", acts_on=of_models)

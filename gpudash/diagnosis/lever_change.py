@@ -30,7 +30,9 @@ class LeverChange(NamedTuple):
     share: float = 1.0
     """Of what it shortens: the part that the lever can take away."""
     collective_ms: float | None = None
-    """Time in which collectives run, hidden or not, on the rank that waits least in them."""
+    """Time in which collectives run, hidden or not, on the rank that waits least in them, …"""
+    waits_ms: float | None = None
+    """… and the wait of that one: the others also wait for a slower rank."""
     timings: tuple[Timing, ...] = ()
     """What the models' calls took in a rehearsal of the change."""
 

@@ -88,7 +88,8 @@ def _estimated(
             phases=snapshot.phases,
             feeds=is_fed,
             share=lever.share,
-            collective_ms=_collective_ms(snapshot),
+            collective_ms=_least_ms(snapshot, "collective_ms"),
+            waits_ms=_least_ms(snapshot, "communication_ms"),
             timings=_timings(snapshot.rehearsed, lever.name, value),
         )
         if is_fed and effect.loads and lever.name != "data":
@@ -120,10 +121,8 @@ def _worth(one: Try) -> float:
     return -takes_s if one.gain is None else one.gain.expected_pct / takes_s
 
 
-def _collective_ms(snapshot: Snapshot) -> float | None:
-    return min(
-        (ms for row in snapshot.ranks if (ms := row.values.get("collective_ms"))), default=None
-    )
+def _least_ms(snapshot: Snapshot, name: str) -> float | None:
+    return min((ms for row in snapshot.ranks if (ms := row.values.get(name))), default=None)
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:

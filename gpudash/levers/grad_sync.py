@@ -7,9 +7,14 @@ gradients before a shorter step sees those of its own rank.
 
 A rank that waits for a collective that another one does not begin waits for ever. So each decides
 by its calls of the model and of the optimizer alone, which are the same on all ranks, and begins
-and ends together with the others. Nothing here needs a hook of the tracker: that may fail on one.
+and ends together with the others. One rank alone may take a norm within a step. So gradients are
+averaged for a norm only if its calls have ended steps and nothing else: then the optimizer comes
+next, for which the other ranks average them, if they have not done so for a norm of their own.
+Nothing here needs a hook of the tracker: that may fail on one.
 """
 
+import sys
+import traceback
 import weakref
 from collections.abc import Callable
 from functools import cache, wraps
@@ -52,6 +57,9 @@ class _Passes:
         self._usual = 0  # passes of the step before; 0: not known
         self._is_apart = False  # gradients of this rank alone are among those of the step
         self._hooks: list[RemovableHandle] = []  # until a backward pass has begun to average
+        # norms, by the calls that took them
+        self._taken = dict[int, int]()  # in this step: after how many passes first
+        self._ends, self._within = set[int](), set[int]()  # that ended steps, or were within one
         self.keeps_back = True
         """Passes before the last one are not averaged."""
         self.is_kept_back = False
@@ -78,7 +86,10 @@ class _Passes:
         if self._weights.isdisjoint(map(id, held)):
             return
         self._unhook()
-        self.average()
+        self._average()
+        self._within |= {one for one, after in self._taken.items() if after < self._count}
+        self._ends = (self._ends | self._taken.keys()) - self._within
+        self._taken.clear()
         self._usual, self._count = self._count or self._usual, 0
         self.keeps_back &= closure is None  # else its passes come within the step
 
@@ -86,7 +97,12 @@ class _Passes:
         while self._hooks:
             self._hooks.pop().remove()
 
-    def average(self) -> None:
+    def norm_begins(self, calls: int) -> None:
+        self._taken.setdefault(calls, self._count)
+        if calls in self._ends:
+            self._average()
+
+    def _average(self) -> None:
         module = self._module()
         if not self._is_apart or module is None:
             return
@@ -155,11 +171,18 @@ def _followed(forward: Callable[..., Any]) -> Callable[..., Any]:
 def _after_averaging(group: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(group)
     def averaged(*args: Any, **kwargs: Any) -> Any:
+        calls = _calls()
         for passes in list(_passes.values()):
-            passes.average()
+            passes.norm_begins(calls)
         return group(*args, **kwargs)
 
     return uncompiled(averaged, deeply=False)
+
+
+def _calls() -> int:
+    """Return a number for the lines of all calls in progress."""
+    calls = traceback.walk_stack(sys._getframe(2))  # noqa: SLF001  # without this module's own
+    return hash(tuple((frame.f_code.co_filename, line) for frame, line in calls))
 
 
 class GradSync:

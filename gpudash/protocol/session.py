@@ -163,7 +163,7 @@ class Straggler(Record, frozen=True, kw_only=True, tag=False):
 
     rank: int
     phase: str
-    """As `Phase.name`, or `data`, `host`; empty if unknown."""
+    """As `Phase.name`, or `data`, `host`, `compute` (all of it); empty if unknown."""
     excess_ms: float
     """How much longer the phase takes in a step than the other ranks' median."""
     slower_pct: float

@@ -17,10 +17,11 @@ from gpudash.protocol.training import Step
 BLOCK_S = 1.0
 FEWEST_STEPS = 4
 """Least steps in a block."""
-MOST_SAMPLES = 64
+MOST_SAMPLES = 128
 """Most steps kept of a rank in a block: more would only cost memory."""
 ODD = 2.0
-"""A step this many times as long as the median is left out: a checkpoint, or a compilation, …"""
+"""A step this many times as long as the median is left out, with those that were measured with it:
+a checkpoint, or a compilation, …"""
 OFTEN = 0.2
 """… unless such steps take this part of the time: of several loader workers' batches only the first
 one may have to be waited for. Then a block holds the batches of …"""
@@ -94,7 +95,7 @@ class SameSteps:
         self._open: dict[int, dict[int, list[Step]]] = {}
 
     def add(self, rank: int, step: Step) -> StepsOfAll | None:
-        if WAIT_MS not in step.values:
+        if not self._size and WAIT_MS not in step.values:
             return None
         self._size = self._size or _steps_in_block(step.step_ms)
         block, number = None, step.step // self._size
@@ -111,11 +112,15 @@ class SameSteps:
 
     def _closed(self, steps_of: Iterable[tuple[int, Sequence[Step]]]) -> StepsOfAll | None:
         by_rank = dict(steps_of)
-        steps_ms = [step.step_ms for steps in by_rank.values() for step in steps]
-        odd_ms = self._odd_ms(steps_ms)
+        together = [one for steps in by_rank.values() for one in steps]
+        steps_ms = [one.step_ms for one in _in_full(together)]
+        if not steps_ms:
+            return None
+        median_ms = median(steps_ms)
+        odd = self._odd_times(together, median_ms)
         self._steps_ms.append(fmean(steps_ms))
         wanted = _steps_in_block(fmean(self._steps_ms))
-        if odd_ms == inf:
+        if odd == inf:
             wanted = max(wanted, MOST_WORKERS)
         if not self._size / 2 <= wanted <= self._size * 2:  # the step time has changed
             self._size = wanted
@@ -123,10 +128,10 @@ class SameSteps:
             self._steps_ms.clear()
             return None
         usual = {
-            rank: [step for step in steps if step.step_ms < odd_ms]
+            rank: [one for one in steps if _most_times(one, median_ms) < odd]
             for rank, steps in by_rank.items()
         }
-        ranks = {rank: _means(steps) for rank, steps in usual.items() if len(steps) > 1}
+        ranks = {rank: _means(steps) for rank, steps in usual.items() if len(_in_full(steps)) > 1}
         if len(ranks) < 2:
             return None
         apart = over_others({rank: one.apart_ms for rank, one in ranks.items()})
@@ -134,7 +139,7 @@ class SameSteps:
         busy = over_others({rank: one.host_ms for rank, one in ranks.items()})
         taken = over_others({rank: one.host_ms + one.data_ms for rank, one in ranks.items()})
         return StepsOfAll(
-            step_ms=fmean(step.step_ms for steps in usual.values() for step in steps),
+            step_ms=fmean(one.step_ms for steps in usual.values() for one in _in_full(steps)),
             ranks=ranks,
             late_ms={rank: ms + beside[rank] for rank, ms in apart.items()},
             beside_ms=beside,
@@ -142,11 +147,21 @@ class SameSteps:
             host_ms={rank: min(ms, taken[rank]) for rank, ms in busy.items()},
         )
 
-    def _odd_ms(self, steps_ms: Sequence[float]) -> float:
-        """Return the time from which on a step is left out."""
-        odd_ms = ODD * median(steps_ms)
-        self._odd.append(fsum(ms for ms in steps_ms if ms >= odd_ms) / fsum(steps_ms))
-        return odd_ms if fmean(self._odd) < OFTEN else inf
+    def _odd_times(self, steps: Sequence[Step], median_ms: float) -> float:
+        """Return how many times as long as the median a step is that is left out."""
+        times = (_most_times(one, median_ms) for one in steps)
+        odd_ms = median_ms * fsum(one for one in times if one >= ODD)
+        self._odd.append(odd_ms / fsum(one.count * one.step_ms for one in steps))
+        return ODD if fmean(self._odd) < OFTEN else inf
+
+
+def _most_times(steps: Step, median_ms: float) -> float:
+    """Return how many times as long as the median one step is, if the others are no longer."""
+    return steps.count * (steps.step_ms / median_ms - 1) + 1
+
+
+def _in_full(steps: Iterable[Step]) -> list[Step]:
+    return [one for one in steps if WAIT_MS in one.values]
 
 
 def over_others(values: Mapping[int, float]) -> dict[int, float]:
@@ -174,16 +189,21 @@ def _steps_in_block(step_ms: float) -> int:
     return max(ceil(BLOCK_S * 1e3 / max(step_ms, 1e-3)), FEWEST_STEPS)
 
 
-def _means(steps: Sequence[Step]) -> _RankMeans:
+def _means(each: Sequence[Step]) -> _RankMeans:
+    """Correct the steps that were measured in full by all steps' waits for data.
+
+    With four loader workers one step in four may wait: too few of those measured tell how often.
+    """
+    steps = _in_full(each)
+    data_ms = fsum(one.count * one.values.get("data_ms", 0.0) for one in each)
+    data_ms /= sum(one.count for one in each)
+    unseen_ms = data_ms - _mean(steps, "data_ms")
     count = len(steps)
-    sums: dict[str, float] = {}
-    for step in steps:
-        for name, ms in phases_ms(step.values).items():
-            sums[name] = sums.get(name, 0.0) + ms
+    names = {name for step in steps for name in phases_ms(step.values)}
+    means = {name: _mean(steps, f"{name}_ms") for name in names}
     step_ms = fsum(step.step_ms for step in steps) / count
-    means = {name: total / count for name, total in sums.items()}
     overlap_ms = _mean(steps, "overlap_ms")
-    rest_ms = step_ms - sum(means.values()) + overlap_ms
+    rest_ms = step_ms - sum(means.values()) + overlap_ms + unseen_ms
     wait_ms = means.pop(WAIT)
     waits_ms = [step.values.get(WAIT_MS, 0.0) for step in steps]
     own_ms = [step.step_ms - ms for step, ms in zip(steps, waits_ms, strict=True)]
@@ -192,16 +212,16 @@ def _means(steps: Sequence[Step]) -> _RankMeans:
     own_deviation_ms = covariance(own_ms, own_ms) ** 0.5
     work_deviation = covariance(work, work) ** 0.5 if work else 0.0
     return _RankMeans(
-        own_ms=step_ms - wait_ms,
+        own_ms=step_ms - wait_ms + unseen_ms,
         own_error_ms=own_deviation_ms / count**0.5,
         wait_ms=wait_ms,
         least_wait_ms=min(waits_ms),
-        apart_ms=step_ms - wait_ms - beside_ms[-1],
+        apart_ms=step_ms - wait_ms - beside_ms[-1] + unseen_ms,
         own_deviation_ms=own_deviation_ms,
         by_work_ms=covariance(own_ms, work) / work_deviation if work_deviation else 0.0,
         phases_ms=means | {REST: max(rest_ms, 0.0)},
         beside_ms=beside_ms,
-        data_ms=_mean(steps, "data_ms"),
+        data_ms=data_ms,
         host_ms=_mean(steps, "host_ms"),
         work=fsum(work) / count if work else None,
     )

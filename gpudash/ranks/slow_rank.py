@@ -46,6 +46,13 @@ CHANGES = 2
 """… at least this often: one rank may recover and another one become slow."""
 EXPLAINED = 0.5
 """Part of a delay that a phase, or additional work, has to explain."""
+COMPUTED = ("frozen", "forward", BESIDE, "optimizer")
+ALL_COMPUTED = "compute"
+"""The phase of a rank whose device is slower in all of these: about as much in each that …"""
+LARGE = 0.15
+"""… takes at least this part of them, …"""
+ALIKE = 2.0
+"""… up to so many times more or less."""
 BY_WORK = 0.7
 """Part of the deviation between steps that work has to explain: half of the variance."""
 
@@ -271,6 +278,9 @@ def _slowest_phase(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> tu
 
     excesses = {name: over(name) for name in names}
     excesses[BESIDE] = fmean(block.beside_ms[rank] for block, rank in late)
+    computed_ms = _computed_alike_ms(late, excesses)
+    if computed_ms >= EXPLAINED * late_ms:
+        return ALL_COMPUTED, computed_ms
     excess_ms, phase = max((ms, name) for name, ms in excesses.items())
     if excess_ms < EXPLAINED * late_ms:
         return "", late_ms
@@ -279,6 +289,21 @@ def _slowest_phase(late: Sequence[tuple[StepsOfAll, int]], late_ms: float) -> tu
         if data_ms >= EXPLAINED * excess_ms:
             return "data", data_ms
     return phase or "host", excess_ms
+
+
+def _computed_alike_ms(
+    late: Sequence[tuple[StepsOfAll, int]], excesses: Mapping[str, float]
+) -> float:
+    """Return how much longer all computation takes; 0 if some of it does not."""
+    more = {name: excesses[name] for name in COMPUTED if name in excesses}
+    usual = {
+        name: fmean(block.ranks[rank].phases_ms.get(name, 0.0) for block, rank in late) - ms
+        for name, ms in more.items()
+    }
+    large = [name for name, ms in usual.items() if ms >= LARGE * fsum(usual.values())]
+    slower = [more[name] / usual[name] for name in large]
+    is_alike = len(large) > 1 and 0 < max(slower) <= ALIKE * min(slower)
+    return fsum(more[name] for name in large) if is_alike else 0.0
 
 
 def _excess_ms(

@@ -68,21 +68,22 @@ class Readings:
         if straggler.kind != "persistent":
             return ""
         by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
-        by_host = *self._host_is_late(straggler), *self._owner_is_late(straggler)
-        return ", ".join(by_gpu) or ", ".join(by_host)
+        found = map(
+            ", ".join, (by_gpu, self._host_is_late(straggler), self._owner_is_late(straggler))
+        )
+        return next(filter(None, found), "")
 
     def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
         """Say that the rank waits for a core. Its GPU then idles, as launches come late."""
-        if straggler.phase == "copy":
-            return
         waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}
         own_pct = waits.pop(straggler.rank, None)
-        if own_pct is None or own_pct < CORE_WAIT_WARNS_PCT:
-            return
         known = [pct for pct in waits.values() if pct is not None]
         others_pct = median(known) if known else None
-        is_alone = others_pct is not None and others_pct < CORE_WAIT_WARNS_PCT
-        if straggler.phase not in ON_HOST and not is_alone:
+        is_known = known or straggler.phase in ON_HOST
+        if straggler.phase == "copy" or not is_known or own_pct is None:
+            return
+        more_pct = own_pct - (others_pct or 0.0)
+        if own_pct < CORE_WAIT_WARNS_PCT or more_pct < OWNED * straggler.slower_pct:
             return
         waiting = f"rank {straggler.rank} waits for one {fmt.percent(own_pct)} of the time"
         yield f"cores are short: {waiting}"

@@ -297,7 +297,7 @@ def test_tf32_of_teacher_and_student_comes_before_bf16_of_the_student():
     assert bf16.gain.low_pct < 9 < bf16.gain.high_pct
 
 
-def once_a_step(collective_ms=None, **values):
+def once_a_step(collective_ms=None, waits_ms=None, **values):
     measured = step(host_ms=1.0, gpu_util_pct=100.0, **values)
     return gain_of(
         LeverChange(
@@ -308,6 +308,7 @@ def once_a_step(collective_ms=None, **values):
             model_of(measured),
             share=7 / 8,
             collective_ms=collective_ms,
+            waits_ms=waits_ms,
         )
     )
 
@@ -317,6 +318,16 @@ def test_once_a_step_leaves_one_part_of_the_exposed_communication():
     assert found.low_pct is None
     assert found.high_pct == pytest.approx(100 * (10 / 6.5 / 0.97 - 1))
     assert once_a_step() is None
+
+
+def test_once_a_step_surely_saves_what_the_rank_waits_that_waits_least():
+    """As of two H100s: with one average instead of eight +36.8 % [33.8, 40.0]."""
+    times = {"step_ms": 69.6, "device_ms": 69.6, "phases_ms": {"communication": 14.1}}
+    found = once_a_step(80.0, 13.8, **times)
+    assert 15.0 < found.low_pct < 33.8
+    assert found.high_pct > 40.0
+    late = once_a_step(80.0, 0.5, **times)
+    assert late.low_pct < 0 < found.high_pct == late.high_pct
 
 
 def test_collectives_that_are_hidden_take_cores_from_the_kernels_beside_them():

@@ -1,6 +1,7 @@
 """Blocks of the same steps on several ranks: which steps they hold, and their exact means."""
 
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.protocol.training import Step
 from gpudash.ranks.same_steps import MOST_SAMPLES, SameSteps
@@ -93,6 +94,38 @@ def test_steps_twice_as_long_as_usual_are_left_out_and_two_are_enough():
 
 
 # ── their means ─────────────────────────────────────────────────────────────────────────────
+
+
+def counted(rank, number, count, wait_ms):
+    """So many steps, measured together, of which each waits so long for data on rank 1."""
+    waits = {"data_ms": wait_ms * rank, "host_ms": 50.0}
+    one = step(number, TEN_MS + wait_ms, count=count)
+    return rank, changed(one, values=waits, samples=8 * count)
+
+
+def burst(wait_ms):
+    """Ten steps, of which the first and the last are measured in full, and those between wait."""
+    told = [
+        each
+        for rank in (0, 1)
+        for each in ((rank, step(0)), counted(rank, 8, 8, wait_ms), (rank, step(9)))
+    ]
+    return blocks_of([*told, (0, step(20))])
+
+
+def test_waits_for_data_of_steps_that_are_not_measured_in_full_count_as_much():
+    block = burst(5.0)[20]
+    assert (block.ranks[0].data_ms, block.ranks[1].data_ms) == (0.0, 4.0)
+    assert (block.late_ms, block.data_ms) == ({0: -4.0, 1: 4.0}, {0: -4.0, 1: 4.0})
+    assert (block.ranks[1].own_ms, block.ranks[1].phases_ms[""]) == (94.0, 24.0)
+
+
+def test_a_single_long_wait_is_left_out_as_a_step_is_that_is_measured_alone():
+    assert burst(15.0)[20].late_ms == {0: 0.0, 1: 0.0}
+
+
+def test_steps_without_a_measured_communication_make_no_blocks():
+    assert blocks_of(counted(rank, n, 4, 5.0) for n in range(41) for rank in (0, 1)) == {}
 
 
 def test_a_rank_has_the_means_of_its_steps():

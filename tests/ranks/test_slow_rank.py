@@ -13,7 +13,7 @@ from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
 from gpudash.ranks.same_steps import over_others
 from gpudash.ranks.slow_rank import Stragglers
-from tests.simulated_ranks import STEP_MS, Ranks, start
+from tests.simulated_ranks import PARTS_MS, STEP_MS, Ranks, start
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
 
@@ -94,6 +94,15 @@ def test_a_slow_rank_is_named_with_its_phase_and_no_other_ever_is(part, pct, ran
     assert seen[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
     assert seen[-1].slower_pct == pytest.approx(pct, rel=0.45)
     assert seen[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
+
+
+@pytest.mark.parametrize(("pct", "ranks", "seed"), [(3, 2, 0), (5, 4, 1), (20, 2, 2), (10, 8, 3)])
+def test_a_slower_clock_is_in_all_that_is_computed_and_in_no_single_phase(pct, ranks, seed):
+    computed = {name: PARTS_MS[name] for name in ("forward", "backward", "optimizer")}
+    longer = {name: pct / 100 * ms for name, ms in computed.items()}
+    named = last(Ranks(ranks, seed=seed, delay=slow(1, **longer)))
+    assert (named.rank, named.phase, named.kind) == (1, "compute", "persistent")
+    assert named.excess_ms == pytest.approx(sum(longer.values()), rel=0.35)
 
 
 def test_a_rank_that_becomes_slow_later_is_named_within_30_s():
@@ -185,7 +194,7 @@ def test_a_rank_with_more_tokens_is_an_imbalance():
         delay=slow(1, forward=0.8, backward=2.0),
     )
     seen = last(longer)
-    assert (seen.rank, seen.phase, seen.kind) == (1, "backward", "imbalance")
+    assert (seen.rank, seen.phase, seen.kind) == (1, "compute", "imbalance")
 
 
 def test_a_delay_that_more_tokens_do_not_explain_is_a_slow_rank():
@@ -328,6 +337,7 @@ WHY = {
     # for what is computed, as a host launches late, if it alone waits
     "it alone": (waits(3.0, 48.0), "backward", MORE),
     "both": (waits(44.0, 48.0), "backward", ""),
+    "not enough more for half of the delay": (waits(14.0, 20.0), "data", ""),
     "it alone in a copy": (waits(3.0, 48.0), "copy", ""),
     # so is what else has its host's time, if that explains half of the delay: 19 % here
     "blocked": (
@@ -347,6 +357,11 @@ WHY = {
     ),
     "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
     "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
+    "a wait for a core beside an owner": (
+        [*waits(3.0, 48.0), *owned(blocked=(1.0, 18.0))],
+        "your_code",
+        MORE,
+    ),
     "it alone beside a clock": ([*SLOWER, *waits(3.0, 48.0)], "backward", CLOCK),
 }
 

@@ -343,7 +343,12 @@ def _slower(now: Measured) -> str:
 
 def _in_phase(now: Measured) -> str:
     phase, labels = _slow(now).phase, {one.name: one.label for one in now.snapshot.phases}
-    said = {"": "", "data": " in its data loading", "host": " on the host"}
+    said = {
+        "": "",
+        "data": " in its data loading",
+        "host": " on the host",
+        "compute": " in all that it computes",
+    }
     return said.get(phase, f" in {fmt.plain(labels.get(phase, phase))}")
 
 

@@ -115,6 +115,33 @@ def clipped_by_value():
 
 
 @shape
+def a_norm_on_one_rank_within_a_step():
+    """The other rank goes on to its next pass."""
+
+    class Logs(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(1)
+            if distributed.get_rank() == 0 and len(self.sent) % 2:
+                clip_grad_norm_(self.model.parameters(), float("inf"))
+            super().accumulate(passes - 1)
+
+    return compared(Logs, lengths=CHANGING, clip=clip_grad_norm_)
+
+
+@shape
+def a_norm_on_one_rank_behind_its_last_pass():
+    """The other rank averages gradients for its optimizer."""
+
+    class Logs(Accumulating):
+        def accumulate(self, passes):
+            super().accumulate(passes)
+            if distributed.get_rank() == 0:
+                clip_grad_norm_(self.model.parameters(), float("inf"))
+
+    return compared(Logs, lengths=CHANGING)
+
+
+@shape
 def moved_within_a_step():
     class Within(Accumulating):
         def accumulate(self, passes):
