@@ -86,8 +86,8 @@ def paused(at_s: float, why: Aside = "asked", **more: object) -> Next:
     return Next({"at_s": at_s, "phase": "paused", "why": why} | more)
 
 
-def resumed(at_s: float) -> Next:
-    return Next({"at_s": at_s, "phase": "training", "why": None})
+def resumed(at_s: float, **more: object) -> Next:
+    return Next({"at_s": at_s, "phase": "training", "why": None} | more)
 
 
 def changed(at_s: float, **more: object) -> Next:

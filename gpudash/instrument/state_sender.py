@@ -42,6 +42,6 @@ class StateSender:
             changes |= {"phase": "paused", "why": why, "after_step": after_step}
             self.turn(at_s, answers=answers, **changes)
 
-    def resume(self, at_s: float, answers: tuple[int, ...] = ()) -> None:
+    def resume(self, at_s: float, answers: tuple[int, ...] = (), **changes: Any) -> None:
         since_s = self.state.at_s if self.state.phase == "training" else at_s
-        self.turn(since_s, phase="training", why=None, answers=answers)
+        self.turn(since_s, phase="training", why=None, answers=answers, **changes)

@@ -1,6 +1,7 @@
 """Put messages in terms of the run: each worker counts its segments and steps from 0."""
 
 from collections import defaultdict, deque
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -47,6 +48,16 @@ class Normaliser:
         return own.state(body)
 
 
+class _Stretch(NamedTuple):
+    """Steps after a break, or after a shorter standstill: loaders went on in it."""
+
+    after_step: int
+    break_step: int
+    """The last step before the newest break."""
+    cold_until_step: int
+    """The last one that is not warm."""
+
+
 class _Numbering:
     """The newest state of a rank, and how its process counts."""
 
@@ -55,7 +66,7 @@ class _Numbering:
         self._workers = 0
         self._segment = 0  # the newest one of the run
         self._base = 0  # added to the process's segments
-        self._breaks = deque([(0, WARMUP_STEPS)])  # steps before a break, and its warm-up
+        self._stretches = deque([_Stretch(0, 0, WARMUP_STEPS)])
 
     def state(self, state: State) -> State:
         before, is_stamped = self._state, state.worker > 0
@@ -78,19 +89,19 @@ class _Numbering:
             since_s=state.since_s if is_stamped else _since_s(state, None if is_new else before),
         )
         state = _turned(state, before or NO_STATE)
-        self._note_break(state)
+        self._note_stretch(state, before or NO_STATE)
         self._segment = max(self._segment, segment)
         self._state = state
         return state
 
     def step(self, step: Step) -> Step:
-        while len(self._breaks) > 1 and self._breaks[1][0] < step.step:
-            self._breaks.popleft()
-        after_step, warmup_steps = self._breaks[0]
-        since_break = step.step - after_step
+        while len(self._stretches) > 1 and self._stretches[1].after_step < step.step:
+            self._stretches.popleft()
+        stretch = self._stretches[0]
+        since_break = step.step - stretch.break_step
         segment = self._base + step.segment
         self._segment = max(self._segment, segment)
-        warm = min(max(since_break - warmup_steps, 0), step.count)
+        warm = min(max(step.step - stretch.cold_until_step, 0), step.count)
         return replace(step, segment=segment, since_break=since_break, warm=warm)
 
     def untimed(self, steps: Untimed) -> Untimed:
@@ -98,14 +109,17 @@ class _Numbering:
         self._segment = max(self._segment, segment)
         return replace(steps, segment=segment)
 
-    def _note_break(self, state: State) -> None:
+    def _note_stretch(self, state: State, before: State) -> None:
         # a block is as long as its own warm-up needs
         least = WARMUP_STEPS if state.block is None else 0
-        warmup_steps = max(state.warmup_steps, least)
+        warmup_steps, after_step = max(state.warmup_steps, least), state.after_step
+        anew = _Stretch(after_step, after_step, after_step + warmup_steps)
         if "starts" in state.turns:
-            self._breaks = deque([(0, warmup_steps), (state.after_step, warmup_steps)])
+            self._stretches = deque([_Stretch(0, 0, warmup_steps), anew])
         elif "changes" in state.turns or state.why == "asked":
-            self._breaks.append((state.after_step, warmup_steps))
+            self._stretches.append(anew)
+        elif state.phase == "training" and after_step > before.after_step:
+            self._stretches.append(anew._replace(break_step=self._stretches[-1].break_step))
 
 
 def _completed(end: State, before: State) -> State:

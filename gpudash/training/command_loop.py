@@ -80,7 +80,7 @@ class CommandLoop:
         self._profiling = Profiling(training, life, reports, history, replies)
         self._switching = Switching(training, life, blocks, decisions, wall_clock, replies)
         self._run = BlockRun(training, blocks, decisions, self._switching, wall_clock, replies)
-        self._rehearsing = Rehearsing(training, line.send)
+        self._rehearsing = Rehearsing(training, life)
         self._may_end_block = self._run.may_end_block  # looked at after each step of a block
         self._paused = False
         self._has_left = False
@@ -287,10 +287,8 @@ class CommandLoop:
     def _pause(self, command: Pause) -> None:
         if self._decide(command):
             self._paused = True
-            training, at_s = self._training, time.monotonic()
-            training.levers.begins(in_blocks=self._blocks.running, anew=True)
-            warmup_steps = training.levers.warmup_steps
-            self._life.pause(at_s, training.step, answers=(command.id,), warmup_steps=warmup_steps)
+            at_s, anew = time.monotonic(), self._training.anew(in_blocks=self._blocks.running)
+            self._life.pause(at_s, answers=(command.id,), **anew)
 
     def _resume(self, command: Resume) -> None:
         if not self._decide(command):

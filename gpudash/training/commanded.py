@@ -219,6 +219,11 @@ class CommandedTraining(ABC):
     def interrupt(self) -> None:
         """Start the next step's time at its begin, not at the end of the step before."""
 
+    def anew(self, *, in_blocks: bool = False) -> dict[str, Any]:
+        """Return which steps do not count after a standstill: loaders went on meanwhile."""
+        self.levers.begins(in_blocks=in_blocks, anew=True)
+        return {"after_step": self.step, "warmup_steps": self.levers.warmup_steps}
+
     @abstractmethod
     def watch(self) -> None: ...
 

@@ -1,10 +1,9 @@
 """Times levers on the newest step's calls of the model, without moving any; only when asked."""
 
 import time
-from collections.abc import Callable
 
+from ..instrument.state_sender import StateSender
 from ..protocol.commands import Rehearse
-from ..protocol.envelope import Event
 from ..protocol.inspections import Rehearsed, Timing
 from .commanded import CommandedTraining
 
@@ -14,9 +13,9 @@ SHARED = "the other ranks would wait for it meanwhile"
 class Rehearsing:
     """One rehearsal at a time. It waits for a step with a call of the model."""
 
-    def __init__(self, training: CommandedTraining, send: Callable[[Event], None]) -> None:
+    def __init__(self, training: CommandedTraining, life: StateSender) -> None:
         self._training = training
-        self._send = send
+        self._life = life
         self._asked: tuple[Rehearse, int] | None = None
 
     @property
@@ -43,6 +42,7 @@ class Rehearsing:
         finally:
             self._training.keep_calls(keep=False)
             self._training.interrupt()
+            self._life.turn(time.monotonic(), **self._training.anew())
         self._answer(command, timings, why_not or "")
 
     def drop(self, why: str) -> None:
@@ -55,4 +55,6 @@ class Rehearsing:
         self, command: Rehearse, timings: tuple[Timing, ...] = (), why_not: str = ""
     ) -> None:
         now_s = time.monotonic()
-        self._send(Rehearsed(at_s=now_s, answers=(command.id,), timings=timings, why_not=why_not))
+        self._life.send(
+            Rehearsed(at_s=now_s, answers=(command.id,), timings=timings, why_not=why_not)
+        )

@@ -182,4 +182,4 @@ class Profiling:
         self._reports.set_aside()
         self._training.profiled()
         self._training.interrupt()
-        self._life.resume(time.monotonic())
+        self._life.resume(time.monotonic(), **self._training.anew())

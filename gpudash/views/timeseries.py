@@ -31,11 +31,12 @@ MOST_NAMES = 64
 class _Tick(Window):
     """One tick. `row` caches its line of the series until a value changes."""
 
-    __slots__ = ("covered", "row")
+    __slots__ = ("covered", "is_cold", "row")
 
     def __init__(self) -> None:
         super().__init__()
         self.covered = False  # all its steps are known
+        self.is_cold = False  # one of its steps belongs to a warm-up
         self.row: Values | None = None
 
     def drawn(self) -> dict[str, float]:
@@ -112,9 +113,10 @@ class Ticks:
         self._series = Series(tick_s=TICK_S)
         self._shown_to = 0
         self._stale = False  # a tick that was shown has changed
-        self._warm_from = 0  # the first tick after the last warm-up
+        self._since_break = 0  # of the newest step
+        self._recent_from = 0  # the first tick after the last break
         self._recent = RecentMeans()
-        self._recent_of = (0, 0)  # `_warm_from` and `_covered_to` then
+        self._recent_of = (0, 0)  # `_recent_from` and `_covered_to` then
 
     def begin(self, at_s: float) -> None:
         """Begin at whole ticks, as only those can be covered."""
@@ -134,18 +136,18 @@ class Ticks:
 
     def recent(self) -> RecentMeans:
         """Return the same object while no further tick is known."""
-        known = self._warm_from, self._covered_to
+        known = self._recent_from, self._covered_to
         if self._recent_of != known:
             self._recent, self._recent_of = self._newest_ticks(), known
         return self._recent
 
     def _newest_ticks(self) -> RecentMeans:
         window, until = Window(), self._newest - NOW_S / TICK_S
-        for index in reversed(range(max(self._warm_from, self._merged.end), self._covered_to)):
+        for index in reversed(range(max(self._recent_from, self._merged.end), self._covered_to)):
             tick = self._ticks.get(index)
             if index < until and window.steps >= NOW_STEPS:
                 break
-            if tick is not None:
+            if tick is not None and not tick.is_cold:
                 window.meet(tick)
         step_ms = {} if window.step_ms is None else {"step_ms": window.step_ms}
         return RecentMeans(steps=window.steps, values=window.values() | step_ms)
@@ -154,8 +156,9 @@ class Ticks:
         duration_s = step.count * step.step_ms / 1000
         began_s = step.finished_s - duration_s
         first, last = self._index(began_s), self._index(step.finished_s)
-        if step.warm < step.count:
-            self._warm_from = last + 1
+        if step.since_break < self._since_break:
+            self._recent_from = first + 1
+        self._since_break = step.since_break
         for index in range(max(first, last - CAPACITY), last + 1):
             tick = self._tick(index)
             if tick is None:
@@ -166,6 +169,7 @@ class Ticks:
                 overlap_s = min(step.finished_s, tick_s + TICK_S) - max(began_s, tick_s)
                 share = max(overlap_s, 0.0) / duration_s
             tick.add(step, share)
+            tick.is_cold |= step.warm < step.count
             self._touch(tick)
 
     def read(self, reading: Reading) -> None:

@@ -170,6 +170,16 @@ def test_an_aside_is_no_break(why):
     assert [one.since_break for one in steps_of(items)] == [1, 2]
 
 
+@pytest.mark.parametrize("aside", [[paused(1.0, "profile", after_step=8)], []])
+def test_batches_that_loaders_make_while_a_training_stands_still_are_no_break_and_not_warm(aside):
+    late = resumed(2.0, after_step=9, warmup_steps=WARMUP_STEPS + 2)
+    after = [step(number, 3.0) for number in range(10, 19)]
+    items = told(started(0.0), report(step(8, 1.0)), *aside, late, report(*after))
+    warm = [1] + [0] * (WARMUP_STEPS + 2) + [1, 1]
+    assert [one.warm for one in steps_of(items)] == warm
+    assert [one.since_break for one in steps_of(items)] == [8, *range(10, 19)]
+
+
 def test_repeats_are_dropped_and_another_worker_counts_from_0():
     normaliser = Normaliser()
     first = Envelope(source="training", seq=0, sent_s=0.0, body=started(0.0))

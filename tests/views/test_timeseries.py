@@ -62,14 +62,26 @@ def test_recent_means_are_of_what_no_chart_shows_too():
     assert "gc_pct" not in ticks.series().values
 
 
-def test_recent_means_leave_out_what_was_before_the_last_warm_up():
+def test_recent_means_leave_out_what_was_before_the_last_break_and_its_warm_up():
     ticks, run = trained([40.0] * 50)
     for number in range(100):
-        ticks.step(change(run.step(10.0).steps[0], warm=int(number > 2)))
+        one = run.step(10.0).steps[0]
+        ticks.step(change(one, since_break=number + 1, warm=int(number > 2)))
     assert ticks.recent() == RecentMeans()
     ticks.cover(run.now_s)
     assert ticks.recent().values["step_ms"] == pytest.approx(10.0)
     assert ticks.recent() is ticks.recent()
+
+
+def test_recent_means_leave_out_steps_that_are_not_warm_and_go_back_beyond_them():
+    ticks, run = trained([100.0] * 10)
+    for _ in range(4):
+        ticks.step(change(run.step(20.0).steps[0], since_break=11, warm=0))
+    ticks.cover(run.now_s + TICK_S)
+    assert (ticks.recent().steps, ticks.recent().values["step_ms"]) == (
+        pytest.approx(10),
+        pytest.approx(100.0),
+    )
 
 
 def test_recent_means_go_back_over_a_time_without_steps_and_what_was_read_in_it():
