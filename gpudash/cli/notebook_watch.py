@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.cli.headless import News
-from gpudash.notebook.watching import ANSWERS_S, SOCKET
+from gpudash.notebook.watching import ANSWERS_S, MOST_BYTES, SOCKET
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
@@ -28,7 +28,6 @@ LOOK_S = 0.5
 MEANWHILE = "has watched meanwhile"
 PACE_S, LOOKS = 0.02, 400
 """Seconds between looks for the steps that the kernel has counted, and how many looks at most."""
-MOST_BYTES = 1 << 10
 
 
 def watch(place: str) -> None:
@@ -96,7 +95,7 @@ class Watch:
 
     def _has_seen(self, training: int, steps: int) -> bool:
         newest = self._news.snapshot
-        is_met = newest.process is not None and newest.process.number == training
+        is_met = _training(newest) == (self._run.facts.pid, training)
         return not steps or self._source.is_away or (is_met and newest.total_steps >= steps)
 
     def _answer(self, training: int, steps: int) -> bytes:

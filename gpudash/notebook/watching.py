@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..exchange import Exchange
 from ..input_file import read_input
@@ -26,14 +26,15 @@ ENVIRONMENT = ("PYTHONPATH", "PYTHONHOME", "PYTHONSAFEPATH", "PYTHONSTARTUP")
 ENDS_S, ANSWERS_S = 5.0, 10.0
 """Seconds to wait for its end, and for a reply: a busy machine is slow."""
 RETRY_S = 0.05
-Known: TypeAlias = tuple[int, int]
-"""The number of the newest training, and its steps: what an answer is to be about."""
 MOST_BYTES = 16 << 20
 """Of its log, and of a reply, which has a picture."""
 
 
-def ask(place: Path, known: Known, meanwhile: Callable[[], object]) -> bytes:
-    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches."""
+def ask(place: Path, known: tuple[int, int], meanwhile: Callable[[], object]) -> bytes:
+    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches.
+
+    It is about all of the `known` steps: the number of their training, and how many they are.
+    """
     with Exchange([(socket.AF_UNIX, str(place / SOCKET))], ANSWERS_S) as exchange:
         exchange.send(json.dumps(known).encode())
         return exchange.line(MOST_BYTES, meanwhile)
@@ -61,7 +62,7 @@ class Watching:
                 start_new_session=True,  # an interrupt is for the kernel alone
             )
 
-    def ask(self, known: Known, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
+    def ask(self, known: tuple[int, int], meanwhile: Callable[[], object]) -> dict[str, Any] | str:
         """Return the text and picture, or why there is none; call `meanwhile` while waiting."""
         until_s = time.monotonic() + ANSWERS_S
         while time.monotonic() < until_s:
