@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpudash.cli.headless import News
-from gpudash.notebook.watching import ANSWERS_S, SOCKET
+from gpudash.notebook.watching import ANSWERS_S, MOST_BYTES, SOCKET
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import TrainingProcess
 from gpudash.rendezvous import Rendezvous
@@ -25,11 +25,9 @@ from gpudash.snapshot import Snapshot
 
 LOOK_S = 0.5
 """Seconds between two looks whether the kernel lives."""
-MEET_S = 3.0
-"""Seconds to wait for a training that has begun before this process was ready."""
 MEANWHILE = "has watched meanwhile"
-SETTLE_S = 0.5
-"""Seconds in which the newest reports become a snapshot: two at its usual rate."""
+PACE_S, LOOKS = 0.02, 400
+"""Seconds between looks for the steps that the kernel has counted, and how many looks at most."""
 
 
 def watch(place: str) -> None:
@@ -78,9 +76,8 @@ class Watch:
                 break
             if self._listener in ready:
                 with suppress(OSError), self._listener.accept()[0] as connection:
-                    answer = self._answer()
-                    connection.settimeout(ANSWERS_S)  # who asks may not read
-                    connection.sendall(answer)
+                    connection.settimeout(ANSWERS_S)  # who asks may not write or read
+                    connection.sendall(self._answer(*json.loads(connection.recv(MOST_BYTES))))
         self._session.close()
 
     def _note(self) -> None:
@@ -96,18 +93,16 @@ class Watch:
         is_same = _training(self._known) == _training(newest)
         return newest.process == self._left or (is_same and had_answer)
 
-    def _trains_unseen(self) -> bool:
-        with suppress(OSError):
-            return not self._news.snapshot.total_steps and bool(self._run.place.marked("trained"))
-        return False
+    def _has_seen(self, training: int, steps: int) -> bool:
+        newest = self._news.snapshot
+        is_met = _training(newest) == (self._run.facts.pid, training)
+        return not steps or self._source.is_away or (is_met and newest.total_steps >= steps)
 
-    def _answer(self) -> bytes:
+    def _answer(self, training: int, steps: int) -> bytes:
         """Return text and picture of the newest snapshot, as a line of JSON."""
-        if not self._source.is_away:
-            self._session.wait(SETTLE_S)
-            until_s = time.monotonic() + MEET_S
-            while self._trains_unseen() and time.monotonic() < until_s:
-                self._session.wait(SETTLE_S)
+        for _ in range(LOOKS):
+            if self._has_seen(training, steps) or self._session.wait(PACE_S):
+                break
         self._note()
         found = [*lines(self._known, self._steps_per_s)]
         if self._has_missed:

@@ -30,9 +30,13 @@ MOST_BYTES = 16 << 20
 """Of its log, and of a reply, which has a picture."""
 
 
-def ask(place: Path, meanwhile: Callable[[], object] = lambda: None) -> bytes:
-    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches."""
+def ask(place: Path, known: tuple[int, int], meanwhile: Callable[[], object]) -> bytes:
+    """Return the reply, cut short if the other end has gone. Raises OSError if nobody watches.
+
+    It is about all of the `known` steps: the number of their training, and how many they are.
+    """
     with Exchange([(socket.AF_UNIX, str(place / SOCKET))], ANSWERS_S) as exchange:
+        exchange.send(json.dumps(known).encode())
         return exchange.line(MOST_BYTES, meanwhile)
 
 
@@ -58,12 +62,12 @@ class Watching:
                 start_new_session=True,  # an interrupt is for the kernel alone
             )
 
-    def ask(self, meanwhile: Callable[[], object]) -> dict[str, Any] | str:
+    def ask(self, known: tuple[int, int], meanwhile: Callable[[], object]) -> dict[str, Any] | str:
         """Return the text and picture, or why there is none; call `meanwhile` while waiting."""
         until_s = time.monotonic() + ANSWERS_S
         while time.monotonic() < until_s:
             with suppress(OSError, ValueError):
-                found: dict[str, Any] = json.loads(ask(self._place, meanwhile))
+                found: dict[str, Any] = json.loads(ask(self._place, known, meanwhile))
                 return found
             if self._process is None or self._process.poll() is not None:
                 break

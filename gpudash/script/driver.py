@@ -61,7 +61,7 @@ def _guarded(
 
     @wraps(method)
     def guarded(self: "Driver", /, *args: P.args, **kwargs: P.kwargs) -> None:
-        if self._is_off or self._is_captured:
+        if self.is_off or self._is_captured:
             return
         try:
             method(self, *args, **kwargs)
@@ -85,7 +85,8 @@ class Driver:
         self._phases = phases
         self._make_levers = make_levers
         self._training: ScriptTraining | None = None
-        self._trainings = 0  # until now
+        self.trainings = 0
+        """Until now."""
         self._endpoint: Endpoint | None = None
         self._line: SocketLine | None = None
         self._commands: CommandLoop | None = None
@@ -98,7 +99,8 @@ class Driver:
         self._due_s = 0.0
         self._border_due_s = 0.0
         self._at_exit: Finalize[None] | None = None
-        self._is_off = False
+        self.is_off = False
+        """Whether gpudash has failed here."""
         self._restores = False  # levers are to be put back at the next border
 
     # ── events from the tracker ─────────────────────────────────────────────────────────
@@ -132,7 +134,7 @@ class Driver:
         self._part("another training has begun")
 
     def failed(self, what: str, error: BaseException) -> None:
-        if not self._is_off:
+        if not self.is_off:
             self._give_up(f"its hook on {what} failed: {first_line(error)}")
 
     # ── life of the driver ──────────────────────────────────────────────────────────────
@@ -149,7 +151,7 @@ class Driver:
         self.flush()
         with contextlib.suppress(Exception):
             self._part("gpudash has been taken out of this notebook")
-        self._is_off = True
+        self.is_off = True
         if self._at_exit is not None:
             self._at_exit.cancel()
             self._at_exit = None
@@ -177,7 +179,7 @@ class Driver:
         self._training = self._reports = self._offered = self._aside = None
 
     def _give_up(self, reason: str) -> None:
-        self._is_off = self._restores = True
+        self.is_off = self._restores = True
         with contextlib.suppress(Exception):
             self.tracker.meter.active = False
             if self._line is None:  # nobody listens yet
@@ -210,7 +212,7 @@ class Driver:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.meter.redirects)
             self._training = ScriptTraining(self.tracker.meter, found, levers)
-            self._trainings += 1
+            self.trainings += 1
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
             with contextlib.suppress(OSError):
@@ -388,7 +390,7 @@ class Driver:
                 ready_s=self._ready_s,
                 device=describe_device(training.device),
                 versions=versions(),
-                number=self._trainings,
+                number=self.trainings,
                 phases=tuple(one for one in self._phases if several or one.name != "communication"),
                 world_size=training.world_size,
                 gpus=gpus_in_use(),

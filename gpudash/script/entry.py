@@ -50,7 +50,12 @@ class Hooks:
         self._driver, self._tracker = driver, tracker
         self.cell_begins = partial(tracker.tell, "cell: begins")
         self.cell_ends = partial(tracker.tell, "cell: ends")
-        self.flush = partial(tracker.tell, "cell: flush")
+
+    def told(self) -> tuple[int, int]:
+        """Report all steps; return the number of the training, and how many are reported."""
+        self._tracker.tell("cell: flush")
+        steps = 0 if self._driver.is_off else self._tracker.meter.steps
+        return self._driver.trainings, steps
 
     def look(self) -> None:
         """Serve a dashboard where no step does it, on the thread that trains or has trained."""

@@ -88,6 +88,33 @@ def test_nothing_of_gpudash_is_left_after_unloading(notebook):
     assert ": 20 steps, " in book.show()[0]
 
 
+READS_ONCE_A_SECOND = """
+import sys, time
+if sys.flags.safe_path:  # in gpudash's own process
+    import socket
+    received, due_s = socket.socket.recv, [0.0]
+    def rarely(connection, *words):
+        if not connection.getblocking():
+            now_s = time.monotonic()
+            if now_s < due_s[0]:
+                raise BlockingIOError
+            due_s[0] = now_s + 1.0
+        return received(connection, *words)
+    socket.socket.recv = rarely
+"""
+
+
+def test_all_steps_are_told_however_late_gpudashs_own_process_hears_of_them(notebook, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(READS_ONCE_A_SECOND)
+    book = notebook(
+        PYTHONPATH=os.pathsep.join((str(tmp_path), str(Path(gpudash.__file__).parents[1])))
+    )
+    book.run(LOAD, MODEL, "fit(5)")
+    assert ": 5 steps" in book.show()[0]
+    book.run("fit(5)")
+    assert ": 10 steps" in book.show()[0]
+
+
 def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(notebook, tmp_path):
     changed, is_changed = notebook("c.ipynb"), tmp_path / "is_changed"
     changed.run(
