@@ -84,6 +84,15 @@ class Key(msgspec.Struct, frozen=True):
 PROFILED_STEPS = 10
 """Steps traced for a profile that a key requests."""
 CHARTS = ("throughput", "activity", "step")
+ENTERS = {
+    "levers": ("edit", "values"),
+    "history": ("use_row", "use it"),
+    "ab": ("keep", "keep"),
+    "output": ("type_line", "type"),
+    "profile": ("timeline", "profile"),
+    **dict.fromkeys(CHARTS, ("screen.zoom", "zoom")),
+}
+"""What Enter does with the focus on a panel or on a tab of the pane: its action, and its label."""
 # a compact table: each entry takes as few lines as possible
 # fmt: off
 KEYS = (
@@ -112,9 +121,9 @@ KEYS = (
     Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
     Key("E", "prove", "prove", "Prove the answer: slow each part of a step in turns", "prove",
         needs="blocks", rank=9),
-    Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
-        panels=("ab",), elsewhere=False, rank=5),
     Key("o", "go_back", "back", "Back to the A/B's first value", "prove", needs="levers",
+        panels=("ab",), elsewhere=False, rank=5),
+    Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
         panels=("ab",), elsewhere=False, rank=5),
     Key("z", "screen.zoom", "zoom", "Give the focused panel all the room, or take it back", "look",
         panels=CHARTS, rank=4),
@@ -157,8 +166,8 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a setting; set the A/B's second; type; zoom", "move", needs="levers",
-        panels=("levers",), elsewhere=False, rank=3, palette=False),
+        "Choose a value; use a setting; set the A/B's second; type; zoom", "move",
+        panels=("levers", "history", "ab", "output"), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll history or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",
         palette=False),
@@ -169,8 +178,10 @@ KEYS = (
         needs="record", rank=4),
     Key("y", "copy", "copy", "Copy the verdict with its command, the setting or the lever", "keep",
         rank=8),
-    Key("Y", "card", "", "Write the last A/B as a card: a picture, and Markdown", "keep"),
-    Key("S", "new_starts", "", "Copy a command: the last A/B again, in new starts", "keep"),
+    Key("Y", "card", "card", "Write the last A/B as a card: a picture, and Markdown", "keep",
+        panels=("ab",), elsewhere=False),
+    Key("S", "new_starts", "new starts", "Copy a command: the last A/B again, in new starts",
+        "keep", panels=("ab",), elsewhere=False),
     Key("c", "code", "code", "The lines of PyTorch that do the same in your own script", "keep",
         panels=("levers", "ab"), elsewhere=False, rank=6),
     Key("question_mark", "help", "help", "Every key, those of the focused panel first", "app",

@@ -202,7 +202,7 @@ async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
     d.app.action_pane("ab")
     for shown, offers in ((training(), False), (comparing(), False), (CONCLUDED, True)):
         await d.show(shown)
-        assert ("m more pairs" in d.lines()[-1]) == ("o back" in d.lines()[-1]) == offers
+        assert ("⏎ sets off" in d.lines()[-1]) == offers
     await d.show(comparing())
     await d.click("a end A/B")
     assert d.engine.calls_of("end_comparison") == [()]
