@@ -281,15 +281,15 @@ def test_on_a_machine_too_busy_for_proof_that_is_said_behind_the_proposal(width)
     crowded = changed(waiting, host=HostReading(at_s=0.0, values=CROWDED))
     named = changed(crowded, other_jobs=JOBS)
     rows = shown(named, width)
-    take = "other jobs take 1.2 of 2 cores: until they end, an A/B has a wide interval"
+    take = "other jobs take 1.2 of 2 cores"
     assert rows[2].startswith("▌  x  TRY input baseline → tensor_decode")
-    assert (take if width > 120 else "   other jobs take 1.2 of 2 cores ") in rows[2]
+    assert f"   {take}{': it waits until they end' * (width > 80)}  " in rows[2]
     assert "   other jobs take cores" in shown(crowded, width)[2]
     assert any("the training waits for a core 48 % of the time" in row for row in rows)
     assert not any("until they end" in row for row in shown(cpu_step(), width))
     during = changed(named, comparison=comparing().comparison)
     rows = shown(during, 160, before=ask(cpu_step()))
-    assert any(take.replace("an A/B", "the A/B") in row for row in rows)
+    assert any(f"{take}: until they end, the A/B has a wide interval" in row for row in rows)
     rows = shown(during, 70, before=ask(cpu_step()))
     assert rows[2].rstrip().endswith("other jobs take 1.2 of 2 cores")  # the reason, whole
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))

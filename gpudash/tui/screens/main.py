@@ -222,9 +222,12 @@ class MainScreen(Contained, Screen[None]):
         self._panels.activity.redraw()
 
     def action_leave_level(self) -> None:
-        """Leave one of zoom, cursor and frozen charts, in this order; else focus the levers."""
-        time = self._time
-        if self._board.shown.zoomed:
+        """Leave a wait, zoom, cursor or frozen charts, in this order; else focus the levers."""
+        time, ab = self._time, self._control.ab
+        if ab.waits is not None:
+            ab.waits = None
+            self.show()
+        elif self._board.shown.zoomed:
             self._zoom("")
         elif time.cursor_s is not None:
             self._look(msgspec.structs.replace(time, cursor_s=None))

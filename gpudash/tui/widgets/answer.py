@@ -173,6 +173,8 @@ class AnswerStrip(Panel):
             room = max(width - width_of(ends) - cell_len(takes), 0)
             caution = fmt.clip(_caution(shown.caution, room), room)
             return (*ends, (takes, "dim"), (caution, "busy"))
+        if shown.waits is not None:
+            return self._waiting(shown.waits, width)
         if first is not None:
             return self._proposal(first, width)
         if shown.caution:
@@ -193,14 +195,24 @@ class AnswerStrip(Panel):
         if cell_len(key + told + gain + least) + 4 * bool(least) >= width:
             gain = ""  # the ledger has it
         left = width - cell_len(key + told + gain) - 4
-        after = _caution(caution, left) if caution else _fitting(rest, left, ", ")
+        waits = (least, "it waits until they end")
+        after = _fitting(waits, left, ": ") if caution else _fitting(rest, left, ", ")
         return (
             (key, "cap"),
             (" ", ""),
             (fmt.clip(told, max(width - len(key) - 1, 0)), "strong"),
             (gain, "text"),
-            (f"   {fmt.clip(after, max(left, 0))}".rstrip(), "busy" if caution else "dim"),
+            (f"   {after}".rstrip(), "busy" if caution else "dim"),
         )
+
+    def _waiting(self, waits: Try, width: int) -> Parts:
+        told = f"{waits.lever} {waits.before} → {waits.value} waits until other jobs end"
+        keys = (
+            f"   {key_for('try_it')} begins it now, {key_for('screen.leave_level')} takes it back"
+        )
+        told = fmt.clip(fmt.plain(told), width - 3)
+        room = max(width - cell_len(told) - 3, 0)
+        return (" ◌ ", "busy"), (told, "strong"), (fmt.clip(keys, room), "dim")
 
     def _nothing(self) -> str:
         shown = self._shown
