@@ -173,7 +173,7 @@ KEYS = (
         palette=False),
     Key("slash", "find", "find", "Find a lever, a setting or a line of the log", "move", rank=8),
     Key("escape", "screen.leave_level", "",
-        "One level back: waiting A/B, zoom, cursor, freeze; then to the levers", "move",
+        "One level back: wait, zoom, cursor, freeze; then to the levers", "move",
         palette=False),
     Key("r", "record", "record", "Record to a CSV file, or complete the file", "keep",
         needs="record", rank=4),
