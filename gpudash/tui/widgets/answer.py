@@ -129,7 +129,7 @@ class AnswerStrip(Panel):
         yield (bar, *self._reason(room))
         yield (bar, *self._action(room))
         if height > ANSWER_ROWS:
-            yield from self._lanes(width)
+            yield from self._lanes(width, height - ANSWER_ROWS - 1)
 
     @property
     def _says_limit(self) -> bool:
@@ -223,7 +223,7 @@ class AnswerStrip(Panel):
         tries = f"{key_for('compare')} tries the one under the cursor"
         return f"nothing foreseen{untried}   {tries}, {key_for('tune')} tries all"
 
-    def _lanes(self, width: int) -> Iterator[Parts]:
+    def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
         shown = self._shown
         if not shown.step_ms:
@@ -245,7 +245,13 @@ class AnswerStrip(Panel):
             row = [(f" {name}{' ' * (name_width - cell_len(name))} ", "dim")]
             for part, columns in spread(one, step_ms, max(room, 0)):
                 row.append((printed(part, columns), part.ink) if part else (IDLE * columns, "idle"))
-            yield (*row, (f"{EDGE}{text}", "dim"))
+            row.append((f"{EDGE}{text}", "dim"))
+            yield row
+            below = [
+                (part if ink == "idle" else set_cell_size(part[:1], cell_len(part)), ink)
+                for part, ink in row
+            ]
+            yield from [below] * (rows // len(shown.lanes) - 1)
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
