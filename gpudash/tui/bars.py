@@ -230,7 +230,8 @@ def footer(
         "screen.enter": enters[1],
         **(_of_ab(snapshot) if focus == "ab" else {}),
     }
-    shown = [key for key in by_focus(keys, focus) if now.get(key.action, key.label)]
+    here = [key for key in keys if key.elsewhere or focus in key.panels]
+    shown = [key for key in by_focus(here, focus) if now.get(key.action, key.label)]
     refused = availability(snapshot, requests, [enters[0], *(key.action for key in shown)])
     ended = snapshot.state in ENDED
     urgent = {"restart"} if ended else {"compare"} if requests.comparing else set()
