@@ -80,7 +80,7 @@ class AnswerStrip(Panel):
     _rates: tuple[str, ...] = ()
     _left = ""
     _can_end = True
-    _lane_count = 2
+    _lane_count = 0
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """`last_s` is how long the last run's start took."""
