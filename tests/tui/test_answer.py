@@ -163,17 +163,6 @@ def test_a_start_shows_its_stage_and_what_can_be_done():
     assert rows[0].startswith("▌ starting  ✓ worker  ◌ torch 2 s …  · model  · first step")
     assert "about 3 s here last time" in rows[0]
     assert "levers work already" in rows[1]
-    assert "⏎ values  w another workload  ? every key" in rows[2]
-
-
-def test_a_start_shows_the_requested_levers_that_fit_uncut():
-    asked = {"batch_size": "4096", "data": "resident"}
-    for width, said in (
-        (60, "asked for: batch_size=4096  data=resident"),
-        (30, "asked for: batch_size=4096"),
-    ):
-        rows = shown(changed(STARTING, requested=asked), width)
-        assert any(row.strip("▌ ") == said for row in rows)
 
 
 def test_a_start_of_a_run_without_levers_promises_none():

@@ -18,7 +18,6 @@ from gpudash.tui.availability import unable
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
-from workloads.levers import phrase
 
 NAME_WIDTH = 8
 """Most columns of a lane's name."""
@@ -75,7 +74,7 @@ class AnswerStrip(Panel):
     _now: tuple[object, ...] = ()  # all of what follows
     _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
-    _meanwhile: tuple[tuple[str, ...], ...] = ()
+    _meanwhile: tuple[str, ...] = ()
     _took = ""
     _rates: tuple[str, ...] = ()
     _left = ""
@@ -117,7 +116,7 @@ class AnswerStrip(Panel):
             stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
             took: Parts = ((self._took, "dim"),) if self._took else ()
             first = _apart(stages, took, room) if width_of((*stages, *took)) < room else stages
-            hints = [((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile]
+            hints = [((fmt.clip(hint, room), "dim"),) for hint in self._meanwhile]
             rows: Sequence[Parts] = [first, *hints]
             yield from ((bar, *row) for row in rows)
             return
@@ -306,20 +305,14 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
-    """Return lines of clauses: what can be done before the first step, and requested levers."""
+def _start_hints(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what can be done before the first step."""
     if runs_on(snapshot):
-        script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
+        script = fmt.plain(snapshot.workload)
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
-        return (as_it_is,), tuple(filter(None, (unable("levers", snapshot), every)))
-    asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
-    hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
-    if "levers" in snapshot.can:
-        early = "levers work already: the first step uses what you set now"
-        does = {"screen.enter": "values", "workload": "another workload", "help": "every key"}
-        keys = tuple(f"{key_for(action)} {what}" for action, what in does.items())
-        hints = [(early,), keys, *hints]
-    return tuple(hints)
+        return tuple(filter(None, (as_it_is, unable("levers", snapshot))))
+    early = "levers work already: the first step uses what you set now"
+    return (early,) * ("levers" in snapshot.can)
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:
