@@ -73,7 +73,8 @@ def why_not(
     never = (need and unable(need, snapshot)) or (lever and _fixed(lever, snapshot))
     if never:
         return Unavailable(never)
-    if action == "compare" and requests.comparing:
+    is_sure = snapshot.comparison is not None and snapshot.comparison.is_sure
+    if requests.comparing and (action == "compare" or (action == "keep" and is_sure)):
         return None  # it ends the A/B
     rules = (
         *_without_verdict(action, snapshot, requests),

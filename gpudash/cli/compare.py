@@ -1,9 +1,12 @@
 """`gpudash compare`: compare two recorded runs, setting by setting."""
 
 import argparse
+import shutil
+import sys
 from pathlib import Path
 
 from gpudash.cli.stdout import complain, complain_of_left_out, say_found
+from gpudash.compare.rate_bars import rate_bars
 from gpudash.compare.runs import table
 from gpudash.compare.runs.comparison import Matched, RunComparison, compared
 from gpudash.compare.runs.run import RecordedRun, read_run
@@ -22,7 +25,7 @@ def main(arguments: argparse.Namespace) -> int:
         alone = "; ".join(table.alone(found)[:MOST_NAMED])
         instead = "gpudash ab compares two values of a lever"
         raise UsageError(f"no setting is in both runs; {alone}; {instead}")
-    text = table.markdown(found) if arguments.markdown else table.text(found)
+    text = table.markdown(found) if arguments.markdown else _pictured(found)
     say_found(found, text, as_json=arguments.json)
     return _judged(found)
 
@@ -33,6 +36,13 @@ def _read(path: Path) -> RecordedRun:
         raise UsageError(f"{shown(path)} has no step after the warm-up")
     complain_of_left_out(run.refused, path)
     return run
+
+
+def _pictured(found: RunComparison) -> str:
+    """Give a pipe the table alone."""
+    columns = shutil.get_terminal_size().columns
+    picture = rate_bars(table.rates(found), "steps/s", columns) if sys.stdout.isatty() else ""
+    return "\n\n".join(filter(None, (table.text(found), picture)))
 
 
 def _judged(found: RunComparison) -> int:

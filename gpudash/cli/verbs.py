@@ -551,11 +551,11 @@ _IN_ORDER = (
         summary="A recording as one HTML page: charts, settings, results, verdicts.",
         options=(
             file("recording", "RUN", "a recording's CSV, or the log beside it"),
-            file(
-                "--output",
-                "FILE.html",
-                "the page to write; it needs nothing beside it",
-                "-o",
+            one_of(
+                file(
+                    "--output", "FILE.html", "the page to write; it needs nothing beside it", "-o"
+                ),
+                switch("--text", "print what ran, its throughput and its settings instead"),
                 required=True,
             ),
             OVERWRITE,
@@ -564,6 +564,7 @@ _IN_ORDER = (
         examples=(
             ("gpudash report run.csv -o run.html", "a page to read in any browser"),
             ("gpudash report run.csv -o run.html --force", "… once more"),
+            ("gpudash report run.csv --text", "in the terminal"),
         ),
         configuration="obeyed",
     ),

@@ -12,7 +12,8 @@ _KEYS = (*TIMELINE_KEYS, *KEYS)
 NEEDS: dict[str, Ability | None] = {
     **{ability: ability for ability in WHY_NOT},
     **{key.action: key.needs for key in _KEYS},
-    "keep": "levers",
+    **dict.fromkeys(("edit", "keep", "use_row"), "levers"),
+    "type_line": "type",
 }
 """What each action asks of a run; a request without an action has the name of the ability."""
 LEVERS = {key.action: key.lever for key in _KEYS}

@@ -84,6 +84,15 @@ class Key(msgspec.Struct, frozen=True):
 PROFILED_STEPS = 10
 """Steps traced for a profile that a key requests."""
 CHARTS = ("throughput", "activity", "step")
+ENTERS = {
+    "levers": ("edit", "values"),
+    "history": ("use_row", "use it"),
+    "ab": ("keep", "keep"),
+    "output": ("type_line", "type"),
+    "profile": ("timeline", "profile"),
+    **dict.fromkeys(CHARTS, ("screen.zoom", "zoom")),
+}
+"""What Enter does with the focus on a panel or on a tab of the pane: its action, and its label."""
 # a compact table: each entry takes as few lines as possible
 # fmt: off
 KEYS = (
@@ -105,16 +114,16 @@ KEYS = (
         needs="restart", rank=8),
     Key("a", "compare", "A/B", "A/B of the lever under the cursor, or end it", "prove",
         needs="blocks", rank=1),
-    Key("x", "try_it", "try it", "A/B of what the answer proposes; sets what is proven", "prove",
-        needs="blocks", rank=1),
+    Key("x", "try_it", "try it", "A/B of the proposal, once other jobs end; sets what is proven",
+        "prove", needs="blocks", rank=1),
     Key("T", "tune", "tune", "Tune: find the best levers, and prove them against the start",
         "prove", needs="blocks", rank=9),
     Key("e", "why", "why", "Why: a step without each of its parts", "prove", rank=1),
     Key("E", "prove", "prove", "Prove the answer: slow each part of a step in turns", "prove",
         needs="blocks", rank=9),
-    Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
-        panels=("ab",), elsewhere=False, rank=5),
     Key("o", "go_back", "back", "Back to the A/B's first value", "prove", needs="levers",
+        panels=("ab",), elsewhere=False, rank=5),
+    Key("m", "more_pairs", "more pairs", "More pairs for the last A/B", "prove", needs="blocks",
         panels=("ab",), elsewhere=False, rank=5),
     Key("z", "screen.zoom", "zoom", "Give the focused panel all the room, or take it back", "look",
         panels=CHARTS, rank=4),
@@ -157,20 +166,23 @@ KEYS = (
     Key("left,h", "screen.move(-1, 0)", "",
         "Previous value or tab; on a chart the cursor to the left", "move", palette=False),
     Key("enter", "screen.enter", "values",
-        "Choose a value; use a setting; set the A/B's second; type; zoom", "move", needs="levers",
-        panels=("levers",), elsewhere=False, rank=3, palette=False),
+        "Choose a value; use a setting; set the A/B's second; type; zoom", "move",
+        panels=("levers", "history", "ab", "output"), elsewhere=False, rank=3, palette=False),
     Key("pageup", "screen.scroll(-1)", "", "Scroll history or log up", "move", palette=False),
     Key("pagedown", "screen.scroll(1)", "", "Scroll down; at its end the log follows again", "move",
         palette=False),
     Key("slash", "find", "find", "Find a lever, a setting or a line of the log", "move", rank=8),
     Key("escape", "screen.leave_level", "",
-        "One level back: zoom, cursor, freeze; then to the levers", "move", palette=False),
+        "One level back: wait, zoom, cursor, freeze; then to the levers", "move",
+        palette=False),
     Key("r", "record", "record", "Record to a CSV file, or complete the file", "keep",
         needs="record", rank=4),
     Key("y", "copy", "copy", "Copy the verdict with its command, the setting or the lever", "keep",
         rank=8),
-    Key("Y", "card", "", "Write the last A/B as a card: a picture, and Markdown", "keep"),
-    Key("S", "new_starts", "", "Copy a command: the last A/B again, in new starts", "keep"),
+    Key("Y", "card", "card", "Write the last A/B as a card: a picture, and Markdown", "keep",
+        panels=("ab",), elsewhere=False),
+    Key("S", "new_starts", "new starts", "Copy a command: the last A/B again, in new starts",
+        "keep", panels=("ab",), elsewhere=False),
     Key("c", "code", "code", "The lines of PyTorch that do the same in your own script", "keep",
         panels=("levers", "ab"), elsewhere=False, rank=6),
     Key("question_mark", "help", "help", "Every key, those of the focused panel first", "app",
@@ -257,13 +269,12 @@ def key_for(action: str) -> str:
 
 
 FIRST = ("try_it", "compare", "screen.enter", "code", "why", "help")
-"""Actions whose keys are the first in the footer, whatever has the focus."""
+"""Actions whose keys are the first in footer and palette, whatever has the focus."""
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
     """Put those that are always first before those of the focused panel."""
     places = {action: place for place, action in enumerate(FIRST)}
-    shown = [key for key in keys if key.elsewhere or focus in key.panels]
     return sorted(
-        shown, key=lambda key: (places.get(key.action, len(FIRST)), focus not in key.panels)
+        keys, key=lambda key: (places.get(key.action, len(FIRST)), focus not in key.panels)
     )

@@ -18,14 +18,11 @@ from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
-from workloads.levers import phrase
 
 NAME_WIDTH = 8
 """Most columns of a lane's name."""
 MOST_CAPITALS = 40
 """Most characters of a title in capitals."""
-WITH_KEYS = 72
-"""Columns from which the keys of `why` and `code` are beside what to try."""
 LIMIT_INKS: Mapping[str, str] = {
     "data": "line-0",
     "copy": "line-1",
@@ -71,18 +68,18 @@ OF_SCRIPT: Mapping[StartStage, str] = {
 
 
 class AnswerStrip(Panel):
-    """The answer. Its buttons run the actions `try_it`, `why`, `code` and `compare`."""
+    """The answer. A click runs `try_it`, `why` or `compare`."""
 
     ruled = False
     _now: tuple[object, ...] = ()  # all of what follows
     _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
-    _meanwhile: tuple[tuple[str, ...], ...] = ()
+    _meanwhile: tuple[str, ...] = ()
     _took = ""
     _rates: tuple[str, ...] = ()
     _left = ""
     _can_end = True
-    _lane_count = 2
+    _lane_count = 0
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """`last_s` is how long the last run's start took."""
@@ -119,7 +116,7 @@ class AnswerStrip(Panel):
             stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
             took: Parts = ((self._took, "dim"),) if self._took else ()
             first = _apart(stages, took, room) if width_of((*stages, *took)) < room else stages
-            hints = [((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile]
+            hints = [((fmt.clip(hint, room), "dim"),) for hint in self._meanwhile]
             rows: Sequence[Parts] = [first, *hints]
             yield from ((bar, *row) for row in rows)
             return
@@ -131,7 +128,7 @@ class AnswerStrip(Panel):
         yield (bar, *self._reason(room))
         yield (bar, *self._action(room))
         if height > ANSWER_ROWS:
-            yield from self._lanes(width)
+            yield from self._lanes(width, height - ANSWER_ROWS - 1)
 
     @property
     def _says_limit(self) -> bool:
@@ -168,24 +165,20 @@ class AnswerStrip(Panel):
 
     def _action(self, width: int) -> Parts:
         shown, first = self._shown, self._shown.first
-        right: Parts = ()
-        for action, what in (("why", "why"), ("code", "code")):
-            if shown.lanes and width >= WITH_KEYS and not shown.caution:
-                right = (*right, (f"   {key_for(action)}", "key"), (f" {what}", "dim"))
-        room = width - width_of(right)
         if shown.kind == "comparing":
             ends: Parts = (((f"{key_for('compare')} ", "key"), ("ends it   ", "text"))
                            if self._can_end else ())  # fmt: skip
             takes = f"{self._left}   " if self._left else ""
-            caution = fmt.clip(shown.caution, max(room - width_of(ends) - cell_len(takes), 0))
-            left: Parts = (*ends, (takes, "dim"), (caution, "busy"))
-        elif first is not None:
-            left = self._proposal(first, room)
-        elif shown.caution:
-            left = ((fmt.clip(shown.caution, room), "busy"),)
-        else:
-            left = ((fmt.clip(self._nothing(), room), "dim"),)
-        return _apart(left, right, width)
+            room = max(width - width_of(ends) - cell_len(takes), 0)
+            caution = fmt.clip(_caution(shown.caution, room), room)
+            return (*ends, (takes, "dim"), (caution, "busy"))
+        if shown.waits is not None:
+            return self._waiting(shown.waits, width)
+        if first is not None:
+            return self._proposal(first, width)
+        if shown.caution:
+            return ((fmt.clip(_caution(shown.caution, width), width), "busy"),)
+        return ((fmt.clip(self._nothing(), width), "dim"),)
 
     def _proposal(self, first: Try, width: int) -> Parts:
         assert first.gain is not None
@@ -196,12 +189,13 @@ class AnswerStrip(Panel):
         if first.gain.measured:
             told, rest = f"SET {change}", ["proven here"]
         key = f" {key} "
-        gain = f"   {first.gain.label}"
-        if cell_len(key + told + gain) >= width:
-            gain = ""
+        gain, caution = f"   {first.gain.label}", self._shown.caution
+        least = _caution(caution, 0)
+        if cell_len(key + told + gain + least) + 4 * bool(least) >= width:
+            gain = ""  # the ledger has it
         left = width - cell_len(key + told + gain) - 4
-        caution = self._shown.caution
-        after = fmt.clip(caution, max(left, 0)) if caution else _fitting(rest, left, ", ")
+        waits = (least, "it waits until they end")
+        after = _fitting(waits, left, ": ") if caution else _fitting(rest, left, ", ")
         return (
             (key, "cap"),
             (" ", ""),
@@ -209,6 +203,15 @@ class AnswerStrip(Panel):
             (gain, "text"),
             (f"   {after}".rstrip(), "busy" if caution else "dim"),
         )
+
+    def _waiting(self, waits: Try, width: int) -> Parts:
+        told = f"{waits.lever} {waits.before} → {waits.value} waits until other jobs end"
+        keys = (
+            f"   {key_for('try_it')} begins it now, {key_for('screen.leave_level')} takes it back"
+        )
+        told = fmt.clip(fmt.plain(told), width - 3)
+        room = max(width - cell_len(told) - 3, 0)
+        return (" ◌ ", "busy"), (told, "strong"), (fmt.clip(keys, room), "dim")
 
     def _nothing(self) -> str:
         shown = self._shown
@@ -219,7 +222,7 @@ class AnswerStrip(Panel):
         tries = f"{key_for('compare')} tries the one under the cursor"
         return f"nothing foreseen{untried}   {tries}, {key_for('tune')} tries all"
 
-    def _lanes(self, width: int) -> Iterator[Parts]:
+    def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
         shown = self._shown
         if not shown.step_ms:
@@ -241,20 +244,25 @@ class AnswerStrip(Panel):
             row = [(f" {name}{' ' * (name_width - cell_len(name))} ", "dim")]
             for part, columns in spread(one, step_ms, max(room, 0)):
                 row.append((printed(part, columns), part.ink) if part else (IDLE * columns, "idle"))
-            yield (*row, (f"{EDGE}{text}", "dim"))
+            row.append((f"{EDGE}{text}", "dim"))
+            yield row
+            below = [
+                (part if ink == "idle" else set_cell_size(part[:1], cell_len(part)), ink)
+                for part, ink in row
+            ]
+            yield from [below] * (rows // len(shown.lanes) - 1)
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
-    def clicked(self, x: int, y: int) -> None:
-        """Run `try_it` for a click on what to try, `code` on its key, else `why`."""
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column
+        """Run `try_it` for a click on what to try, else `why`."""
         shown = self._shown
         if y == ANSWER_ROWS - 1 and shown.kind == "comparing":
             self.act("compare")
-        elif y == ANSWER_ROWS - 1 and shown.first is not None and x < self.size.width * 3 // 4:
+        elif y == ANSWER_ROWS - 1 and shown.first is not None:
             self.act("try_it")
         elif shown.lanes:
-            is_code = y == ANSWER_ROWS - 1 and x >= self.size.width - len("c code ")
-            self.act("code" if is_code else "why")
+            self.act("why")
 
 
 def _apart(left: Parts, right: Parts, width: int) -> Parts:
@@ -297,20 +305,14 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
-    """Return lines of clauses: what can be done before the first step, and requested levers."""
+def _start_hints(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what can be done before the first step."""
     if runs_on(snapshot):
-        script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
+        script = fmt.plain(snapshot.workload)
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
-        return (as_it_is,), tuple(filter(None, (unable("levers", snapshot), every)))
-    asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
-    hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
-    if "levers" in snapshot.can:
-        early = "levers work already: the first step uses what you set now"
-        does = {"screen.enter": "values", "workload": "another workload", "help": "every key"}
-        keys = tuple(f"{key_for(action)} {what}" for action, what in does.items())
-        hints = [(early,), keys, *hints]
-    return tuple(hints)
+        return tuple(filter(None, (as_it_is, unable("levers", snapshot))))
+    early = "levers work already: the first step uses what you set now"
+    return (early,) * ("levers" in snapshot.can)
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:
@@ -336,6 +338,11 @@ def printed(part: Part, columns: int) -> str:
         if cell_len(text) <= columns:
             return text + " " * (columns - cell_len(text))
     return ""
+
+
+def _caution(text: str, width: int) -> str:
+    """Return a caution, or where it does not fit its reason: the clause before the colon."""
+    return text if cell_len(text) <= width else text.partition(": ")[0]
 
 
 def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
