@@ -11,7 +11,7 @@ from contextlib import closing
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from gpudash import format as fmt
 from gpudash.cli.headless import News, StartedTraining, session_of
@@ -46,8 +46,9 @@ class Course(ABC):
     """Why something was not found, as a clause."""
     is_done = False
 
-    def begin(self, session: Session, news: News) -> None:
+    def begin(self, session: Session, news: News) -> Self:
         self.session, self.news, self._stages = session, news, self.stages()
+        return self
 
     def await_levers(self) -> Iterator[bool]:
         """Wait until it is known which the training has."""

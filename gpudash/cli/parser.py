@@ -57,10 +57,9 @@ class Verb(NamedTuple):
 
     def parser(self) -> "Parser":
         parser = Parser(self)
-        parser.take(parser, self.options)
+        profile = (PROFILE,) if self.configuration == "obeyed" else ()
+        add(parser, (*self.options, *profile, *OF_EVERY_VERB))
         parser.take_old_names(OLD_NAMES.get(self.name, {}))
-        parser.take(parser, (PROFILE,) if self.configuration == "obeyed" else ())
-        parser.take(parser, OF_EVERY_VERB)
         parser.usage = parser.derived_usage()
         return parser
 
@@ -88,18 +87,6 @@ class Parser(argparse.ArgumentParser):
     @property
     def options(self) -> dict[str, argparse.Action]:
         return {action.dest: action for action in self._actions}
-
-    def take(self, place: "argparse._ActionsContainer", options: Options) -> None:
-        """Take these, at a place of the help."""
-        for one in options:
-            match one:
-                case Option():
-                    place.add_argument(*one.names, **one.how)
-                case OneOf():
-                    group = place.add_mutually_exclusive_group(required=one.required)
-                    self.take(group, one.options)
-                case Group():
-                    self.take(place.add_argument_group(one.title), one.options)
 
     def take_old_names(self, names: Mapping[str, str]) -> None:
         """Take options by old names too; nothing lists these."""
@@ -214,6 +201,17 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, _file: Any = None) -> None:
         """Print by `say`, like all other output. Raises OutputError."""
         say(self.format_help(), end="")
+
+
+def add(place: "argparse._ActionsContainer", options: Options) -> None:
+    for one in options:
+        match one:
+            case Option():
+                place.add_argument(*one.names, **one.how)
+            case OneOf():
+                add(place.add_mutually_exclusive_group(required=one.required), one.options)
+            case Group():
+                add(place.add_argument_group(one.title), one.options)
 
 
 class _Once(argparse.Action):

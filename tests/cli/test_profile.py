@@ -124,9 +124,7 @@ class FakeSession:
 
 @pytest.fixture
 def trial():
-    found = ProfileTrial(3, Path("trace.json"))
-    found.begin(FakeSession(), News())
-    return found
+    return ProfileTrial(3, Path("trace.json")).begin(FakeSession(), News())
 
 
 def over(trial, snapshot):

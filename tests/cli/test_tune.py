@@ -63,8 +63,7 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
 
 def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
     news, asked = News(), Namespace(only="frozen_precision", numerics=False, budget=60.0)
-    begun = Tune(asked)
-    begun.begin(ScriptedSession(), news)
+    begun = Tune(asked).begin(ScriptedSession(), news)
     early = Snapshot(total_steps=1, levers_complete=False)
     late = msgspec.structs.replace(early, elapsed_s=2 * ANSWER_S)
     for snapshot in (early, late):
@@ -102,8 +101,7 @@ def test_the_budget_begins_with_the_first_step(budget_s, waits_s, spent_s):
     asked = Namespace(
         only=None, numerics=True, fresh=True, energy=False, budget=budget_s, quiet=True
     )
-    begun = Tune(asked)
-    begun.begin(ScriptedSession(), news)
+    begun = Tune(asked).begin(ScriptedSession(), news)
     levers = tuple(one.lever for one in tuning("channels_last").tunables)
     device = Device(kind="cuda", name="H100")
     early = Snapshot(total_steps=1, levers_complete=False, levers=levers, device=device)

@@ -84,11 +84,14 @@ def folder(
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
-    hurried = (experiment, "BLOCK_S"), (experiment, "RUN_S"), (meter, "BLOCK_S")
-    for module, name in (*hurried, (sweep_grid, "MIN_S")):
+    for module, name in (
+        (experiment, "BLOCK_S"),
+        (experiment, "RUN_S"),
+        (meter, "BLOCK_S"),
+        (sweep_grid, "MIN_S"),
+    ):
         monkeypatch.setattr(module, name, 0.03)  # so many ahead that a busy machine misses none
-    (tuning,) = (one for one in load("tune").options if one.title == "tuning")
-    (budget,) = (one for one in tuning.options if "--budget" in one.names)
+    _, budget, *_ = load("tune").options[1].options
     monkeypatch.setitem(budget.how, "default", 2.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = dict(CATALOGUE)
