@@ -108,7 +108,7 @@ def test_a_profile_has_the_time_and_the_line_that_empties_the_cache():
 def test_what_a_step_has_so_often_is_counted_always_or_by_a_profile():
     empties = SyncUse("train.py", 51, "main", "empty_cache", 2.0, 1.2)
     profile = changed(profiled(), collectives=3.0, syncs=(empties,))
-    found = find(asking(device_allocs=15.0, compiles=0.5), profile=profile).answer
+    found = find(asking(device_allocs=15.0, compiles=0.5), profile=profile)
     assert report_of(found).counts == {
         "device_allocs": 15.0,
         "compiles": 0.5,

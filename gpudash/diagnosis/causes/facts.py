@@ -146,13 +146,9 @@ def _without_asides(now: Measured) -> str:
     return Gain(low, high).figures
 
 
-def _loads(now: Measured) -> bool:
-    settings = now.snapshot.settings
-    return "num_workers" in settings and settings.get("data", "loader") == "loader"
-
-
 def _maker(now: Measured) -> str:
-    _only_if(_loads(now) and now.snapshot.settings["num_workers"] == "0")
+    settings = now.snapshot.settings
+    _only_if(settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader")
     return "batches are made in the training process"
 
 
