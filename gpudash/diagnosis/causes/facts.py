@@ -136,6 +136,12 @@ def _with_every_core(now: Measured) -> str:
     return fmt.significant(1 + max(change_pct(100.0, least_pct), 0.0) / 100)
 
 
+def _aside_share(now: Measured) -> str:
+    share_pct = _known(asides_of(now.snapshot)[0])
+    _only_if(share_pct >= LEAST_DATA_PCT)
+    return fmt.percent(share_pct)
+
+
 def _without_asides(now: Measured) -> str:
     """Return a range: a window of another begin holds one aside more or fewer."""
     share_pct, count = asides_of(now.snapshot)
@@ -383,6 +389,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
     "other_processes": _other_processes,
     "with_every_core": _with_every_core,
+    "aside_share": _aside_share,
     "without_asides": _without_asides,
     "starved": lambda now: _ms(now.step.starved_ms),
     "maker": _maker,

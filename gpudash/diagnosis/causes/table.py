@@ -49,6 +49,7 @@ ASIDES = Limit(
     rank=0,
     is_outside=True,
     also=(DATA,),
+    beside=("evaluation and checkpoints take {aside_share} of the time besides",),
 )
 CORES = Limit(
     "cores",
@@ -352,7 +353,9 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
     """Return the clauses; where something else takes the time, what limits a step is second."""
     others = (
-        one for one in (SHARED_GPU, STRAGGLER, CORES, ALLOCATOR) if one.word != cause.limit.word
+        one
+        for one in (ASIDES, SHARED_GPU, STRAGGLER, CORES, ALLOCATOR)
+        if one.word != cause.limit.word
     )
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
