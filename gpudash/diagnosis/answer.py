@@ -164,7 +164,7 @@ def find(
         lanes=lanes_of(snapshot, step),
         tries=tries,
         minor=minor,
-        caution=caution(cause, now) if tries else "",
+        caution=caution(now) if tries else "",
     )
 
 

@@ -1,6 +1,5 @@
 """What may limit a training, a row each, and how much of a step each takes."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
@@ -26,6 +25,8 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 
+AB_TICKS = 10
+"""The caution of a running A/B is by the core wait of so many last ticks."""
 AT_WORK = "the device is at work"
 THROTTLED_PCT = 30.0
 """Percent of the clock. A power cap costs large matmuls some of it by design."""
@@ -433,24 +434,15 @@ def _why_slow(step: RecentStep) -> Limit:
 # ── other jobs and an A/B ───────────────────────────────────────────────────────────────
 
 
-def caution(cause: Cause, now: Measured) -> str:
-    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
-    is_crowded = cause.limit.word == CORES.word or CONDITIONS["crowded"](now)
-    return next(told(_crowded("an A/B"), now)) if is_crowded else ""
-
-
-def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
-    series = snapshot.series
-    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
-    waits_pct = mean(series.of("core_wait_pct")[first:])
-    if waits_pct is None and snapshot.host is not None:
-        waits_pct = snapshot.host.number("core_wait_pct")
-    is_crowded = (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-    return next(told(_crowded("the A/B"), Measured(snapshot, RecentStep()))) if is_crowded else ""
-
-
-def _crowded(which: str) -> tuple[str, ...]:
-    return (
+def caution(now: Measured, which: str = "an A/B") -> str:
+    """Return why it is uncertain now and what to do, as a clause; else nothing."""
+    clauses = (
         f"{{if_crowds_itself}}too few cores: until other jobs end, {which} has a wide interval",
         f"other jobs take {{other_jobs}}: until they end, {which} has a wide interval",
     )
+    return next(told(clauses, now)) if now.step.is_crowded else ""
+
+
+def caution_in_ab(snapshot: Snapshot) -> str:
+    waits_pct = mean(snapshot.series.of("core_wait_pct")[-AB_TICKS:])
+    return caution(Measured(snapshot, RecentStep(core_wait_pct=waits_pct)), "the A/B")
