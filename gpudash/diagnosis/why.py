@@ -16,7 +16,7 @@ from gpudash.trace.text import summary_lines
 
 DIGITS, COLUMNS = 4, 76
 MEANS = ("means over {steps} steps; the first that limits is the answer", "{collectives}")
-MORE = ("{if_on_gpu}waits, launches and communication within a step: {ask}",)
+MORE = ("{if_on_gpu}{if_blind}waits, launches and communication within a step: {ask}",)
 LEAST_MS = 0.01
 """Of a step: what takes less, or saves less where that is not known, is not shown."""
 

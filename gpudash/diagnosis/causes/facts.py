@@ -121,11 +121,6 @@ def _crowds_itself(now: Measured) -> bool:
     return _is_one_of_several(now) or now.step.other_cores >= theirs
 
 
-def _other_processes(now: Measured) -> str:
-    _only_if(now.step.other_cores >= LEAST_OTHERS)
-    return fmt.cores(100 * now.step.other_cores)
-
-
 def _with_every_core(now: Measured) -> str:
     """Only the number of cores bounds the wait of several threads, and of rank 0's alone."""
     step, waits_pct, busy = now.step, now.step.core_wait_pct or 0.0, _known(now.step.busy_cores)
@@ -136,12 +131,6 @@ def _with_every_core(now: Measured) -> str:
     return fmt.significant(1 + max(change_pct(100.0, least_pct), 0.0) / 100)
 
 
-def _aside_share(now: Measured) -> str:
-    share_pct = _known(asides_of(now.snapshot)[0])
-    _only_if(share_pct >= LEAST_DATA_PCT)
-    return fmt.percent(share_pct)
-
-
 def _without_asides(now: Measured) -> str:
     """Return a range: a window of another begin holds one aside more or fewer."""
     share_pct, count = asides_of(now.snapshot)
@@ -150,12 +139,6 @@ def _without_asides(now: Measured) -> str:
     _only_if(pct + one < 100)  # else too few were seen for an estimate
     low, high = (change_pct(100.0, 100 - pct + end) for end in (one, -one))
     return Gain(low, high).figures
-
-
-def _maker(now: Measured) -> str:
-    settings = now.snapshot.settings
-    _only_if(settings.get("num_workers") == "0" and settings.get("data", "loader") == "loader")
-    return "batches are made in the training process"
 
 
 def _of_data(owner: str, now: Measured) -> str:
@@ -182,15 +165,6 @@ def _pinning(now: Measured) -> str:
     pinned_in_ms = pin_ms(now.step, _known(pinning_of(now.step)))
     _only_if(pinned_in_ms > (now.step.copy_ms or 0.0))
     return fmt.milliseconds(pinned_in_ms)
-
-
-def _can_profile(now: Measured) -> bool:
-    return now.step.profile is None and "profile" in now.snapshot.can
-
-
-def _ask(now: Measured) -> str:
-    _only_if(_can_profile(now))
-    return ASK_PROFILE
 
 
 def _collectives(now: Measured) -> str:
@@ -237,13 +211,6 @@ def place(sync: SyncUse) -> str:
 
 def _ran_out(now: Measured) -> bool:
     return now.step.counts.get("alloc_retries", 0.0) > 0
-
-
-def _asks(now: Measured) -> str:
-    """Say nothing of a cache that is asked only now and then."""
-    allocs, frees = (now.step.counts.get(name, 0.0) for name in ("device_allocs", "device_frees"))
-    _only_if(allocs + frees >= 1)
-    return f"a step asks the driver for memory {allocs:,.1f} times, and gives it back {frees:,.1f}"
 
 
 def _emptied(now: Measured) -> str:
@@ -356,6 +323,16 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "crowds_itself": _crowds_itself,
     "starved": lambda now: (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT,
     "crowded": lambda now: now.step.is_crowded,
+    "pauses": lambda now: (asides_of(now.snapshot)[0] or 0.0) >= LEAST_DATA_PCT,
+    "inline": lambda now: (
+        now.snapshot.settings.get("num_workers") == "0"
+        and now.snapshot.settings.get("data", "loader") == "loader"
+    ),
+    "helped": lambda now: now.step.other_cores >= LEAST_OTHERS,
+    "blind": lambda now: now.step.profile is None and "profile" in now.snapshot.can,
+    "asks": lambda now: (
+        sum(now.step.counts.get(f"device_{name}", 0.0) for name in ("allocs", "frees")) >= 1
+    ),
     "full": lambda now: now.step.free_cores < 1,
     "on_gpu": lambda now: now.step.on_gpu,
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
@@ -387,19 +364,18 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "other_jobs": _other_jobs,
     "core_wait": lambda now: _pct(now.step.core_wait_pct),
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
-    "other_processes": _other_processes,
+    "other_processes": lambda now: fmt.cores(100 * now.step.other_cores),
     "with_every_core": _with_every_core,
-    "aside_share": _aside_share,
+    "aside_share": lambda now: _pct(asides_of(now.snapshot)[0]),
     "without_asides": _without_asides,
     "starved": lambda now: _ms(now.step.starved_ms),
-    "maker": _maker,
     "starts": partial(_of_data, "loader_start"),
     "unpacks": partial(_of_data, "unpack"),
     "slowest_transform": _slowest_transform,
     # host and device
     "pinning": _pinning,
-    "ask": _ask,
-    "or_ask": lambda now: f"; {ASK_PROFILE}" if _can_profile(now) else "",
+    "ask": lambda _: ASK_PROFILE,
+    "or_ask": lambda now: f"; {ASK_PROFILE}" if CONDITIONS["blind"](now) else "",
     "collectives": _collectives,
     "passes": _passes,
     "busy": lambda now: fmt.percent(now.step.share_pct(_profile(now).busy_ms)),
@@ -409,7 +385,8 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "launches": lambda now: f"{_known(_profile(now).launches):,.0f}",
     "launch": lambda now: fmt.milliseconds(_profile(now).launch_ms),
     "waits": _waits,
-    "asks": _asks,
+    "allocs": lambda now: f"{now.step.counts.get('device_allocs', 0.0):,.1f}",
+    "frees": lambda now: f"{now.step.counts.get('device_frees', 0.0):,.1f}",
     "emptied": _emptied,
     "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
     **{name: partial(_code_line, of) for name, of in LOOKS.items()},
