@@ -96,10 +96,6 @@ def _is_one_of_several(now: Measured) -> bool:
     return len(now.snapshot.ranks) > 1
 
 
-def _who(now: Measured) -> str:
-    return "rank 0" if _is_one_of_several(now) else "the training"
-
-
 def _busiest(now: Measured) -> str:
     jobs = _known(now.snapshot.other_jobs).busiest
     _only_if(jobs)
@@ -209,10 +205,6 @@ def place(sync: SyncUse) -> str:
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 
 
-def _ran_out(now: Measured) -> bool:
-    return now.step.counts.get("alloc_retries", 0.0) > 0
-
-
 def _emptied(now: Measured) -> str:
     waits = _profile(now).syncs
     one = _known(next((one for one in waits if one.what == "empty_cache" and one.file), None))
@@ -300,11 +292,6 @@ def _slow_data_ms(now: Measured) -> float | None:
     return next((ms for ms in own_ms if ms is not None and ms >= STILL * slow.excess_ms), None)
 
 
-def _longer(now: Measured) -> str:
-    _only_if(_slow(now).others_wait_ms is None)
-    return f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer"
-
-
 def _slower(now: Measured) -> str:
     pct = _slow(now).slower_pct
     return f"{pct:.{0 if pct >= 9.95 else 1}f} % slow{_in_phase(now)}"
@@ -338,8 +325,11 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "traced": lambda now: now.step.profile is not None,
-    "ran_out": _ran_out,
-    "empties": lambda now: now.step.counts.get("device_frees", 0.0) >= 1 and not _ran_out(now),
+    "ran_out": lambda now: now.step.counts.get("alloc_retries", 0.0) > 0,
+    "hidden": lambda now: _slow(now).others_wait_ms is None,
+    "empties": lambda now: (
+        now.step.counts.get("device_frees", 0.0) >= 1 and not CONDITIONS["ran_out"](now)
+    ),
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
     "slow_data": lambda now: _slow_data_ms(now) is not None,
@@ -357,7 +347,7 @@ LOOKS: Mapping[str, Callable[[CodeLines], CodeLine | None]] = {
 FACTS: Mapping[str, Callable[[Measured], str]] = {
     "steps": lambda now: f"{now.step.steps:,.0f}",
     "step": lambda now: fmt.milliseconds(now.step.step_ms),
-    "who": _who,
+    "who": lambda now: "rank 0" if _is_one_of_several(now) else "the training",
     "device": lambda now: "the GPU" if now.step.on_gpu else "the training",
     # the cores, and who makes batches on them
     "busiest": _busiest,
@@ -416,7 +406,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
     "slow_data": lambda now: _ms(_slow_data_ms(now)),
-    "longer": _longer,
+    "longer": lambda now: f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer",
     "slower": _slower,
     "in_phase": _in_phase,
 }
