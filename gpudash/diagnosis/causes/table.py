@@ -86,9 +86,8 @@ STRAGGLER = Limit(
     also=(DATA,),
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
-        "{if_hidden}{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
-        "{if_hidden}{unless_late_data}the host of {rank} is busy {longer}; "
-        "hidden so far: nobody waits",
+        "{if_hidden}{if_late_data}{rank} waits {longer} for data; so far nobody waits",
+        "{if_hidden}{unless_late_data}the host of {rank} is busy {longer}; so far nobody waits",
     ),
 )
 SLOW_RANK = STRAGGLER._replace(
