@@ -92,8 +92,8 @@ def judged(name: str, *, profiled: bool) -> tuple[str, bool, str, bool]:
     found = find(snapshot, known.cores, known.summary if profiled else None)
     if found is None:
         return "–", False, "–", False
-    limit = WORDS.get(found.answer.limit, found.answer.limit)
-    first = next((one for one in found.answer.tries if one.gain is not None), None)
+    limit = WORDS.get(found.limit, found.limit)
+    first = next((one for one in found.tries if one.gain is not None), None)
     is_right = is_first_right(known, None if first is None else first.change)
     return limit, limit in known.limits, "–" if first is None else first.promise, is_right
 

@@ -71,8 +71,7 @@ def judged(folder: Path) -> Iterator[Judged]:
     truth = msgspec.json.decode((folder / "truth.json").read_bytes(), type=Truth)
     live = at_end(folder / "run.jsonl.gz", truth.levers)
     for profile in (None, truth.summary):
-        found = find(live, truth.cores, profile)
-        yield Judged(truth, profile is not None, found.answer if found is not None else None)
+        yield Judged(truth, profile is not None, find(live, truth.cores, profile))
 
 
 def main() -> None:

@@ -5,7 +5,6 @@ What was not measured is no cause. docs/concepts/diagnosis.md explains it.
 
 from math import inf
 from operator import is_
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -18,7 +17,7 @@ from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import NO_PROPOSALS, proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
-from gpudash.diagnosis.slopes import held_against, proof_clause, proof_of, shown_by
+from gpudash.diagnosis.slopes import held_against, proof_of, shown_by, slope_clauses
 from gpudash.diagnosis.why import counted, parts_of, reasons
 from gpudash.protocol.answer import Answer, Gain
 from gpudash.ranks.recent import NOW_S
@@ -35,16 +34,6 @@ UNEXPLAINED = 0.1
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
 which takes 0.7 MB an hour. Those of the first steps are shown anew after `NOW_S`."""
-
-
-class Found(NamedTuple):
-    """An answer of one moment, whether it is shown or not."""
-
-    answer: Answer
-    measured: frozenset[str]
-    """The limits of which something is measured."""
-    lasts_s: float
-    """How long its figures are shown."""
 
 
 class Answers:
@@ -90,18 +79,18 @@ class Answers:
             return
         self._of = of  # an answer that was not found yet has nothing of what came since
         if not (goes_on and self._stands(found, snapshot.elapsed_s)):
-            self._found_s, self._anew_s = snapshot.elapsed_s, snapshot.elapsed_s + found.lasts_s
-            answer = with_gains_held(self.newest, found.answer) if goes_on else found.answer
+            is_settled = snapshot.recent.steps * (found.step_ms or 0.0) >= 1e3 * NOW_S
+            self._found_s = snapshot.elapsed_s
+            self._anew_s = self._found_s + (FIGURES_S if is_settled else NOW_S)
+            answer = with_gains_held(self.newest, found) if goes_on else found
             self.newest = self.newest if answer == self.newest else answer
 
-    def _stands(self, found: Found, now_s: float) -> bool:
-        """Drop what is not measured any more, or is gone entirely, as throttling."""
+    def _stands(self, found: Answer, now_s: float) -> bool:
         shown = self.newest
-        if shown is not None and _apart_from_figures(shown) == _apart_from_figures(found.answer):
+        if shown is not None and _apart_from_figures(shown) == _apart_from_figures(found):
             self._found_s = now_s
             return now_s < self._anew_s
-        is_recent = now_s - self._found_s < HOLD_S
-        return shown is not None and is_recent and shown.limit in found.measured
+        return shown is not None and now_s - self._found_s < HOLD_S
 
 
 def with_gains_held(shown: Answer | None, found: Answer) -> Answer:
@@ -131,7 +120,7 @@ def _apart_from_figures(answer: Answer) -> tuple[object, ...]:
 
 def find(
     snapshot: Snapshot, cores: int | None = None, profile: Summary | None = None
-) -> Found | None:
+) -> Answer | None:
     """None while too few steps are measured.
 
     `cores` may be used by the training. `profile` is of the present settings; its figures come
@@ -154,12 +143,13 @@ def find(
         share = fmt.percent(100 * model.residual)
         title = f"unclear, because {share} of the step is unexplained"
         cause = Cause(NONE._replace(title=title), None)
-    shown = () if proof is None else (proof_clause(said.limit, proof, snapshot.slowing),)
+    slowed = ", ".join(slope_clauses(said.limit.part, snapshot.slowing))
+    shown = () if proof is None else (f"{said.limit.title} is {proof}: {slowed}",)
     limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
     tries, minor = NO_PROPOSALS
     if model is not None and cause is said:
         tries, minor = proposals(model, snapshot, step, limit)
-    answer = Answer(
+    return Answer(
         limit=limit.word,
         title=limit.title,
         owner=limit.word * limit.is_outside if limit.part is None else limit.part.name,
@@ -174,10 +164,8 @@ def find(
         lanes=lanes_of(snapshot, step),
         tries=tries,
         minor=minor,
-        caution=caution(cause, now) if tries else "",
+        caution=caution(now) if tries else "",
     )
-    measured = frozenset({NONE.word, *(one.limit.word for one in known if one.pct)})
-    return Found(answer, measured, FIGURES_S if step.steps * step.step_ms >= 1e3 * NOW_S else NOW_S)
 
 
 def _waits(snapshot: Snapshot, step: RecentStep) -> bool | None:

@@ -147,17 +147,16 @@ def _split_among_cores(change: LeverChange) -> Outcome | None:
 def _pipelined(change: LeverChange) -> Outcome | None:
     """Hide the shorter half of the step, as far as SMs are free for it."""
     step = change.step
-    hidden_ms = min(_half_ms(change, lane) for lane in ("prepare", "train"))
+    hidden_ms = min(
+        change.ms_of(each.name for each in change.phases if each.lane == lane)
+        for lane in ("prepare", "train")
+    )
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
     if step.sm_active_pct is not None:
         free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
         hidden_ms = min(hidden_ms, free_ms)
         source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
     return Outcome(lambda times: played_ms(times) - hidden_ms, source=source)
-
-
-def _half_ms(change: LeverChange, lane: str) -> float:
-    return change.ms_of(each.name for each in change.phases if each.lane == lane)
 
 
 def _one_launch(change: LeverChange) -> Outcome | None:

@@ -21,8 +21,6 @@ from workloads.levers import phrase
 Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
 INTERRUPTED: tuple[Meanwhile, ...] = get_args(Meanwhile)
 """Interruptions: nothing is measured, and the previous answer stays on the screen."""
-AB_S = 5.0
-"""The caution of a running A/B is by the core wait of so many last seconds."""
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +88,7 @@ def interruption(snapshot: Snapshot) -> Headline | None:
     going_on = _meanwhile(snapshot)
     if going_on is not None:
         kind, title = going_on
-        caution = caution_in_ab(snapshot, AB_S) if kind == "comparing" else ""
+        caution = caution_in_ab(snapshot) if kind == "comparing" else ""
         return _holding(snapshot.answer, kind, title, caution)
     if snapshot.state == "training" and silence(snapshot):
         why = "something compiles, the loader is late, or the step hangs"

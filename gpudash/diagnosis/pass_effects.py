@@ -104,30 +104,26 @@ def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | 
     reached_ms = _reached_ms(change, acts_on)
     if not change.step.on_gpu or change.before not in SPEED or reached_ms is None:
         return None  # on a CPU it depends on its units
-    if SPEED[change.before] >= SPEED[to] or not reached_ms[1]:
+    if SPEED[change.before] >= SPEED[to] or not reached_ms:
         return NOTHING
     products = _products_of(change, to)
     if products is not None:
         return _of_products(change, products, to, reached_ms)
     if change.before == "cudnn_tf32" and to == "tf32":
         return None  # what is no convolution is not known
-    return _of_units(change, to, reached_ms[1])
+    return _of_units(change, to, reached_ms)
 
 
-def _reached_ms(change: LeverChange, acts_on: ActsOn) -> tuple[float, float] | None:
-    """Return at least and at most, as the device may idle within phases; None if unknown."""
+def _reached_ms(change: LeverChange, acts_on: ActsOn) -> float | None:
+    """Return at most, as the device may idle within phases; None if unknown."""
     times, known = change.times, change.step.phases_ms.keys()
     rehearsed = {name for one in change.timings for name in _phases_of(one)}
     reached = {name for name in known - {"copy", WAIT} if acts_on(name)}
     if not reached and not rehearsed:
         is_whole = not known and acts_on(PASSES[0])
-        return (times.device, times.device) if is_whole else None
-    reached -= rehearsed
-    others_ms = change.ms_of(known - reached) - times.copy - times.communication
-    others_ms -= 0.0 if acts_on("your_code") else times.code
-    least_ms = times.device - max(others_ms, 0.0)
+        return times.device if is_whole else None
     most_ms = max(times.device - change.ms_of(("optimizer",)), 0.0)
-    return max(least_ms, 0.0), min(change.ms_of(reached), most_ms)
+    return min(change.ms_of(reached - rehearsed), most_ms)
 
 
 class Products(NamedTuple):
@@ -168,15 +164,12 @@ def _products_of(change: LeverChange, to: str) -> Products | None:
     )
 
 
-def _of_products(
-    change: LeverChange, products: Products, to: str, reached_ms: tuple[float, float]
-) -> Outcome:
+def _of_products(change: LeverChange, products: Products, to: str, most_ms: float) -> Outcome:
     """At best as many of the products as may be there, at worst as must be."""
-    least_ms, most_ms = reached_ms
     works_ms = max(change.times.device - change.ms_of(("optimizer",)), 0.0)
     all_ms = max(products.ms, 1e-9)
     most = min(most_ms / all_ms, 1.0)
-    least = max(1 - max(works_ms - least_ms, 0.0) / all_ms, 0.0)
+    least = max(1 - max(works_ms - most_ms, 0.0) / all_ms, 0.0)
     best_ms, worst_ms = most * (products.ms - products.new_ms), products.ms - products.slow_ms
     worst_ms *= least
     if to == "bf16" and products.ms:

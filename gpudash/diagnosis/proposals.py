@@ -141,17 +141,13 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
             needed = workers_needed(step, int(active))
             while int(value) < min(needed, lever.maximum):
                 value = lever.step(value, +1)  # a need is an estimate: it moves within a step
-            most = _most_workers(step, int(active)) or int(value)
+            # a core for each, and as many again as there are: they may wait more than compute
+            most = max(step.cores or int(value), 2 * int(active))
             value = lever.canonical(str(min(int(value), most)))
     except ValueError:
         return None
     higher = lever.kind != "count" or int(value) > int(active)
     return value if value != active and higher else None
-
-
-def _most_workers(step: RecentStep, workers: int) -> int | None:
-    """Allow a core for each, and as many again as there are: they may wait more than compute."""
-    return max(step.cores, 2 * workers) if step.cores and workers else step.cores
 
 
 # ── what A/Bs have shown ────────────────────────────────────────────────────────────────

@@ -75,10 +75,6 @@ def proven_parts(slopes: tuple[Slope, ...]) -> list[Slowable]:
     return [one.part for one in slopes if _ends(one)[0] > PROVEN]
 
 
-def proof_clause(limit: Limit, proof: Proof | None, slowing: SlowingShown | None) -> str:
-    return f"{limit.title} is {proof}: {', '.join(slope_clauses(limit.part, slowing))}"
-
-
 def slope_clauses(part: ModelPart | None, slowing: SlowingShown | None) -> Iterator[str]:
     if part is None or slowing is None:
         return

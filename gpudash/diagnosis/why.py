@@ -16,19 +16,16 @@ from gpudash.trace.text import summary_lines
 
 DIGITS, COLUMNS = 4, 76
 MEANS = ("means over {steps} steps; the first that limits is the answer", "{collectives}")
-MORE = ("{if_on_gpu}waits, launches and communication within a step: {ask}",)
+MORE = ("{if_on_gpu}{if_blind}waits, launches and communication within a step: {ask}",)
 LEAST_MS = 0.01
-"""Of a step's duration, as a part: a saving below it is not shown, …"""
-LARGE = 0.1
-"""… unless the part is known to take so much of it: it is worth knowing that others hide it."""
+"""Of a step: what takes less, or saves less where that is not known, is not shown."""
 
 
 def parts_of(model: Model) -> Iterator[Without]:
     for part in PARTS:
         saving, takes_ms = model.without(part), part.ms(model.scenarios[0])
         is_known = all(part.ms(one) == takes_ms for one in model.scenarios)
-        is_large = is_known and takes_ms >= LARGE * model.step_ms
-        if is_large or saving.high >= LEAST_MS * model.step_ms:
+        if max(saving.high, takes_ms * is_known) >= LEAST_MS * model.step_ms:
             low_ms, high_ms = (max(model.step_ms - ms, 0.0) for ms in reversed(saving))
             # a recording holds each answer: further digits say nothing
             yield Without(part.name, *(round(ms, DIGITS) for ms in (low_ms, high_ms, takes_ms)))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from gpudash.diagnosis.parts import PARTS
 from gpudash.diagnosis.recent_step import LASTING
 from gpudash.protocol.inspections import CodeLine, CodeLines
 from gpudash.ranks.stacks import Frame, frames, own_frame, work_frame
@@ -80,8 +81,8 @@ def is_wanted(snapshot: Snapshot) -> bool:
         return False
     if _is_beside(snapshot):
         return True
-    own = ("your code", "blocked", "allocator", "collecting", "data", "wait", "launch")
-    taken = (one.took_ms for one in answer.parts if one.part in own)
+    hosts = {one.name for one in PARTS if one.slowed != ("device",)}
+    taken = (one.took_ms for one in answer.parts if one.part in hosts)
     return any((ms or 0.0) >= LEAST * answer.step_ms for ms in taken)
 
 

@@ -291,7 +291,7 @@ def test_tf32_of_teacher_and_student_comes_before_bf16_of_the_student():
         rehearsed=Rehearsed(at_s=1.0, timings=timings),
     )
     found = find(rehearsed, known.cores, known.summary)
-    tf32, bf16 = found.answer.tries[:2]
+    tf32, bf16 = found.tries[:2]
     assert (tf32.value, bf16.value) == ("tf32", "bf16")
     assert tf32.gain.low_pct < 523 < tf32.gain.high_pct
     assert bf16.gain.low_pct < 9 < bf16.gain.high_pct

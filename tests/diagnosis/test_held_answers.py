@@ -19,7 +19,6 @@ from tests.diagnosis.trainings import (
     later,
     launching,
     measured,
-    read,
     two_streams,
 )
 
@@ -147,17 +146,6 @@ def test_a_slow_rank_that_stands_keeps_its_number_with_its_evidence():
     first, held = given(Answers(), behind(), crowded)
     assert (held.kind, held.title) == ("straggler", "limited by rank 5")
     assert held.evidence == first.evidence
-
-
-def test_a_limit_of_which_nothing_is_measured_any_more_does_not_stand():
-    found = given(Answers(), behind(), gpu_step())
-    assert [one.kind for one in found] == ["straggler", "gpu"]
-
-
-def test_a_throttling_that_is_over_does_not_stand():
-    throttled = read(measured(device_ms=9.9), "sw_power_cap", 1980.0, sm_clock_mhz=990.0)
-    over = changed(throttled, gpu=changed(throttled.gpu, values={"throttle": "none"}))
-    assert [one.kind for one in given(Answers(), throttled, over)] == ["throttled", "gpu"]
 
 
 def test_a_proposal_stands_until_it_was_not_found_for_a_while():

@@ -4,7 +4,7 @@ import pytest
 
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
-from gpudash.protocol.readings import HostReading, OtherJobs
+from gpudash.protocol.readings import OtherJobs
 from gpudash.snapshot import Hang, RankRow, RankStack, RecentMeans, Series, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured
@@ -122,13 +122,6 @@ def test_in_an_a_b_a_caution_says_that_other_jobs_take_the_cores_now(changes, sa
     assert ask(crowded).caution == said  # also where nothing is known from before
     assert ask(changed(crowded, state="paused"), ask(crowded, before)).caution == ""
     assert said in why_lines(ask(crowded, before))
-
-
-def test_where_no_core_wait_is_kept_over_time_the_newest_reading_is_the_caution_of_an_a_b():
-    now = HostReading(at_s=0.0, values={"core_wait_pct": 48.0})
-    comparing = changed(gpu_step(), comparison=compared())
-    assert "the A/B has a wide interval" in ask(changed(comparing, host=now)).caution
-    assert ask(changed(comparing, host=None)).caution == ""
 
 
 def test_a_training_that_has_ended_says_what_limited_it():

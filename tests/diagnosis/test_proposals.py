@@ -71,7 +71,7 @@ def test_what_makes_the_device_work_less_acts_on_a_host_that_may_wait_for_it():
 def test_a_sure_gain_is_proposed_whatever_limits():
     """A copy limits, and products are some of the rest: an H200 measured +5 % for tf32."""
     known, snapshot = recorded("copy_own_pinned")
-    answer = find(snapshot, known.cores, known.summary).answer
+    answer = find(snapshot, known.cores, known.summary)
     (tf32,) = answer.tries
     assert (answer.limit, tf32.label, tf32.gain.low_pct > 0) == ("copy", "precision=tf32", True)
 
@@ -83,7 +83,7 @@ def test_no_gain_is_surely_more_than_a_step_without_the_parts_that_its_lever_act
         summary = known.summary if profiled else None
         model = model_of(recent_step(snapshot, known.cores, summary))
         ways = {one.name: helps_of(one) for one in known.levers}
-        for one in find(snapshot, known.cores, summary).answer.tries:
+        for one in find(snapshot, known.cores, summary).tries:
             if one.gain is None or one.gain.low_pct is None:
                 continue
             way = ways[one.lever].get(one.value) or ways[one.lever]["next"]

@@ -91,7 +91,7 @@ def answered(snapshot, before=None, cores=8, profile=None):
     """The snapshot with the answer that is found of it; `before` was found before."""
     snapshot = with_recent(referred(snapshot))
     found = find(snapshot, cores, profile)
-    return changed(snapshot, answer=before if found is None else found.answer)
+    return changed(snapshot, answer=found or before)
 
 
 def ask(snapshot, before=None, cores=8, profile=None):

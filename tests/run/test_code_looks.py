@@ -36,7 +36,7 @@ def looked(*snapshots, places, seconds=60):
     return len(asked), said
 
 
-@pytest.mark.parametrize("part", ["your code", "blocked", "launch"])
+@pytest.mark.parametrize("part", ["your code", "blocked", "launch", "compiling", "rollout"])
 def test_the_line_that_is_met_most_often_comes_first(part):
     rare, often = SCRIPT.format(3, "<module>"), SCRIPT.format(7, "augment")
     asked, (said,) = looked(answered(part=part), places=(often, often, rare, often))

@@ -15,7 +15,7 @@ from tests.tui.traces import profiled
 changed = msgspec.structs.replace
 RUNNING = changed(launching(), can=(*Snapshot().can, "profile"))
 OTHER = changed(RUNNING, settings=RUNNING.settings | {"batch_size": "16"})
-PROFILE = "profile of 1 steps: a step 4.15 ms"
+PROFILE = "1 step traced"
 """Of its evidence the line that names it."""
 
 

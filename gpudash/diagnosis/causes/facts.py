@@ -96,10 +96,6 @@ def _is_one_of_several(now: Measured) -> bool:
     return len(now.snapshot.ranks) > 1
 
 
-def _who(now: Measured) -> str:
-    return "rank 0" if _is_one_of_several(now) else "the training"
-
-
 def _busiest(now: Measured) -> str:
     jobs = _known(now.snapshot.other_jobs).busiest
     _only_if(jobs)
@@ -121,11 +117,6 @@ def _crowds_itself(now: Measured) -> bool:
     return _is_one_of_several(now) or now.step.other_cores >= theirs
 
 
-def _other_processes(now: Measured) -> str:
-    _only_if(now.step.other_cores >= LEAST_OTHERS)
-    return fmt.cores(100 * now.step.other_cores)
-
-
 def _with_every_core(now: Measured) -> str:
     """Only the number of cores bounds the wait of several threads, and of rank 0's alone."""
     step, waits_pct, busy = now.step, now.step.core_wait_pct or 0.0, _known(now.step.busy_cores)
@@ -144,16 +135,6 @@ def _without_asides(now: Measured) -> str:
     _only_if(pct + one < 100)  # else too few were seen for an estimate
     low, high = (change_pct(100.0, 100 - pct + end) for end in (one, -one))
     return Gain(low, high).figures
-
-
-def _loads(now: Measured) -> bool:
-    settings = now.snapshot.settings
-    return "num_workers" in settings and settings.get("data", "loader") == "loader"
-
-
-def _maker(now: Measured) -> str:
-    _only_if(_loads(now) and now.snapshot.settings["num_workers"] == "0")
-    return "batches are made in the training process"
 
 
 def _of_data(owner: str, now: Measured) -> str:
@@ -180,15 +161,6 @@ def _pinning(now: Measured) -> str:
     pinned_in_ms = pin_ms(now.step, _known(pinning_of(now.step)))
     _only_if(pinned_in_ms > (now.step.copy_ms or 0.0))
     return fmt.milliseconds(pinned_in_ms)
-
-
-def _can_profile(now: Measured) -> bool:
-    return now.step.profile is None and "profile" in now.snapshot.can
-
-
-def _ask(now: Measured) -> str:
-    _only_if(_can_profile(now))
-    return ASK_PROFILE
 
 
 def _collectives(now: Measured) -> str:
@@ -231,17 +203,6 @@ def _wait(number: int, now: Measured, of: str = "") -> str:
 def place(sync: SyncUse) -> str:
     where = f"at {fmt.plain(fmt.source_line(sync.file, sync.line))}" if sync.file else "in"
     return f"{where} {fmt.plain(sync.what)}".rstrip()
-
-
-def _ran_out(now: Measured) -> bool:
-    return now.step.counts.get("alloc_retries", 0.0) > 0
-
-
-def _asks(now: Measured) -> str:
-    """Say nothing of a cache that is asked only now and then."""
-    allocs, frees = (now.step.counts.get(name, 0.0) for name in ("device_allocs", "device_frees"))
-    _only_if(allocs + frees >= 1)
-    return f"a step asks the driver for memory {allocs:,.1f} times, and gives it back {frees:,.1f}"
 
 
 def _emptied(now: Measured) -> str:
@@ -331,11 +292,6 @@ def _slow_data_ms(now: Measured) -> float | None:
     return next((ms for ms in own_ms if ms is not None and ms >= STILL * slow.excess_ms), None)
 
 
-def _longer(now: Measured) -> str:
-    _only_if(_slow(now).others_wait_ms is None)
-    return f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer"
-
-
 def _slower(now: Measured) -> str:
     pct = _slow(now).slower_pct
     return f"{pct:.{0 if pct >= 9.95 else 1}f} % slow{_in_phase(now)}"
@@ -359,13 +315,26 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "crowds_itself": _crowds_itself,
     "starved": lambda now: (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT,
     "crowded": lambda now: now.step.is_crowded,
+    "pauses": lambda now: (asides_of(now.snapshot)[0] or 0.0) >= LEAST_DATA_PCT,
+    "inline": lambda now: (
+        now.snapshot.settings.get("num_workers") == "0"
+        and now.snapshot.settings.get("data", "loader") == "loader"
+    ),
+    "helped": lambda now: now.step.other_cores >= LEAST_OTHERS,
+    "blind": lambda now: now.step.profile is None and "profile" in now.snapshot.can,
+    "asks": lambda now: (
+        sum(now.step.counts.get(f"device_{name}", 0.0) for name in ("allocs", "frees")) >= 1
+    ),
     "full": lambda now: now.step.free_cores < 1,
     "on_gpu": lambda now: now.step.on_gpu,
     "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "traced": lambda now: now.step.profile is not None,
-    "ran_out": _ran_out,
-    "empties": lambda now: now.step.counts.get("device_frees", 0.0) >= 1 and not _ran_out(now),
+    "ran_out": lambda now: now.step.counts.get("alloc_retries", 0.0) > 0,
+    "hidden": lambda now: _slow(now).others_wait_ms is None,
+    "empties": lambda now: (
+        now.step.counts.get("device_frees", 0.0) >= 1 and not CONDITIONS["ran_out"](now)
+    ),
     "unseen": lambda now: now.step.profile is None and now.step.communication_ms is None,
     "late_data": lambda now: _slow(now).phase == "data",
     "slow_data": lambda now: _slow_data_ms(now) is not None,
@@ -383,25 +352,25 @@ LOOKS: Mapping[str, Callable[[CodeLines], CodeLine | None]] = {
 FACTS: Mapping[str, Callable[[Measured], str]] = {
     "steps": lambda now: f"{now.step.steps:,.0f}",
     "step": lambda now: fmt.milliseconds(now.step.step_ms),
-    "who": _who,
+    "who": lambda now: "rank 0" if _is_one_of_several(now) else "the training",
     "device": lambda now: "the GPU" if now.step.on_gpu else "the training",
     # the cores, and who makes batches on them
     "busiest": _busiest,
     "other_jobs": _other_jobs,
     "core_wait": lambda now: _pct(now.step.core_wait_pct),
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
-    "other_processes": _other_processes,
+    "other_processes": lambda now: fmt.cores(100 * now.step.other_cores),
     "with_every_core": _with_every_core,
+    "aside_share": lambda now: _pct(asides_of(now.snapshot)[0]),
     "without_asides": _without_asides,
     "starved": lambda now: _ms(now.step.starved_ms),
-    "maker": _maker,
     "starts": partial(_of_data, "loader_start"),
     "unpacks": partial(_of_data, "unpack"),
     "slowest_transform": _slowest_transform,
     # host and device
     "pinning": _pinning,
-    "ask": _ask,
-    "or_ask": lambda now: f"; {ASK_PROFILE}" if _can_profile(now) else "",
+    "ask": lambda _: ASK_PROFILE,
+    "or_ask": lambda now: f"; {ASK_PROFILE}" if CONDITIONS["blind"](now) else "",
     "collectives": _collectives,
     "passes": _passes,
     "busy": lambda now: fmt.percent(now.step.share_pct(_profile(now).busy_ms)),
@@ -411,7 +380,8 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "launches": lambda now: f"{_known(_profile(now).launches):,.0f}",
     "launch": lambda now: fmt.milliseconds(_profile(now).launch_ms),
     "waits": _waits,
-    "asks": _asks,
+    "allocs": lambda now: f"{now.step.counts.get('device_allocs', 0.0):,.1f}",
+    "frees": lambda now: f"{now.step.counts.get('device_frees', 0.0):,.1f}",
     "emptied": _emptied,
     "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
     **{name: partial(_code_line, of) for name, of in LOOKS.items()},
@@ -441,7 +411,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
     "slow_data": lambda now: _ms(_slow_data_ms(now)),
-    "longer": _longer,
+    "longer": lambda now: f"{fmt.milliseconds(_slow(now).excess_ms)} ms longer",
     "slower": _slower,
     "in_phase": _in_phase,
 }

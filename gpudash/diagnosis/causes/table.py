@@ -1,6 +1,5 @@
 """What may limit a training, a row each, and how much of a step each takes."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
@@ -26,6 +25,8 @@ from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
 
+AB_TICKS = 10
+"""The caution of a running A/B is by the core wait of so many last ticks."""
 AT_WORK = "the device is at work"
 THROTTLED_PCT = 30.0
 """Percent of the clock. A power cap costs large matmuls some of it by design."""
@@ -49,6 +50,7 @@ ASIDES = Limit(
     rank=0,
     is_outside=True,
     also=(DATA,),
+    beside=("{if_pauses}evaluation and checkpoints take {aside_share} of the time besides",),
 )
 CORES = Limit(
     "cores",
@@ -58,7 +60,7 @@ CORES = Limit(
         "{who} waits for a core {pct} of the time",
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
-        "its other processes use {other_processes}",
+        "{if_helped}its other processes use {other_processes}",
         "on an idle machine up to {with_every_core} times as fast",
     ),
     "the training waits for a core",
@@ -84,8 +86,8 @@ STRAGGLER = Limit(
     also=(DATA,),
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
-        "{if_late_data}{rank} waits {longer} for data; hidden so far: nobody waits",
-        "{unless_late_data}the host of {rank} is busy {longer}; hidden so far: nobody waits",
+        "{if_hidden}{if_late_data}{rank} waits {longer} for data; so far nobody waits",
+        "{if_hidden}{unless_late_data}the host of {rank} is busy {longer}; so far nobody waits",
     ),
 )
 SLOW_RANK = STRAGGLER._replace(
@@ -130,10 +132,10 @@ INPUT = Limit(
         "{device} waits for data {ms} of {step} ms",
         "starting an epoch's workers takes {starts} of it: persistent_workers=True keeps them",
         "taking batches apart in the training's process takes {unpacks} of it: fewer tensors help",
-        "{maker}",
+        "{if_inline}batches are made in the training process",
         "slowest transform: {slowest_transform} a sample",
         "{if_full}{who} uses {cores}",
-        "{if_full}its other processes use {other_processes}",
+        "{if_full}{if_helped}its other processes use {other_processes}",
         "{if_crowded}{who} waits for a core {core_wait} of the time",
         "{work_line}",
     ),
@@ -148,7 +150,7 @@ COPYING = Limit(
         "copying takes {ms} of {step} ms",
         "nothing runs beside it",
         "{if_unpinned}pinning would take {pinning} ms, longer than that",
-        "{if_unpinned}{ask} what pinning would take",
+        "{if_unpinned}{if_blind}{ask} what pinning would take",
     ),
     "a copy runs, and nothing beside it",
     least_pct=20.0,
@@ -175,30 +177,31 @@ OWN_CODE = Limit(
         "your own code runs {ms} of {step} ms beside launches",
         "{own_line}",
         "{if_on_gpu}the device is at work {at_work} of it",
-        "{if_on_gpu}{ask} if it waits or copies",
+        "{if_on_gpu}{if_blind}{ask} if it waits or copies",
         "loader workers or the device could do it, or only every tenth step",
     ),
     "your code runs, and the device idles",
     least_pct=25.0,
     part=CODE,
 )
+ASKS = "{if_asks}a step asks the driver for memory {allocs} times, and gives it back {frees}"
 ALLOCATOR = Limit(
     "allocator",
     "bound by the allocator",
     (
         "{if_traced}asking the driver for memory takes {ms} of {step} ms",
         "{unless_traced}asking the driver for memory takes about {ms} of {step} ms",
-        "{asks}",
+        ASKS,
         "{emptied}",
         "{own_line}",
         "{if_ran_out}memory runs out {retries} times a step: use less, or expandable_segments:True",
         "{if_empties}memory does not run out: leave out what empties the cache",
-        "{ask}",
+        "{if_blind}{ask}",
     ),
     "the driver is asked for memory",
     least_pct=10.0,
     part=ALLOCATING,
-    beside=("{asks}",),
+    beside=(ASKS,),
 )
 OWNERS = (
     ALLOCATOR,
@@ -265,7 +268,7 @@ HOST = LAUNCHING._replace(
         "{work_line}",
         "{waits}",
         "a kernel runs {util} of the time",
-        "{ask}",
+        "{if_blind}{ask}",
     ),
     also=(WAIT,),
 )
@@ -315,7 +318,7 @@ CPU = Limit(
         "the CPU computes {pct} of {step} ms",
         "{own_line}",
         "{if_starved}besides, it waits for data {starved} ms",
-        "{if_starved}{maker}",
+        "{if_starved}{if_inline}batches are made in the training process",
         "{who} uses {cores}",
     ),
     "the CPU computes",
@@ -352,7 +355,9 @@ def limit_of(found: tuple[Cause, ...]) -> Cause:
 def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
     """Return the clauses; where something else takes the time, what limits a step is second."""
     others = (
-        one for one in (SHARED_GPU, STRAGGLER, CORES, ALLOCATOR) if one.word != cause.limit.word
+        one
+        for one in (ASIDES, SHARED_GPU, STRAGGLER, CORES, ALLOCATOR)
+        if one.word != cause.limit.word
     )
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
@@ -430,24 +435,15 @@ def _why_slow(step: RecentStep) -> Limit:
 # ── other jobs and an A/B ───────────────────────────────────────────────────────────────
 
 
-def caution(cause: Cause, now: Measured) -> str:
-    """Return why an A/B is uncertain now and what to do, as a clause; else nothing."""
-    is_crowded = cause.limit.word == CORES.word or CONDITIONS["crowded"](now)
-    return next(told(_crowded("an A/B"), now)) if is_crowded else ""
-
-
-def caution_in_ab(snapshot: Snapshot, seconds: float) -> str:
-    series = snapshot.series
-    first = bisect_left(series.at_s, snapshot.elapsed_s - seconds)
-    waits_pct = mean(series.of("core_wait_pct")[first:])
-    if waits_pct is None and snapshot.host is not None:
-        waits_pct = snapshot.host.number("core_wait_pct")
-    is_crowded = (waits_pct or 0.0) >= CORE_WAIT_WARNS_PCT
-    return next(told(_crowded("the A/B"), Measured(snapshot, RecentStep()))) if is_crowded else ""
-
-
-def _crowded(which: str) -> tuple[str, ...]:
-    return (
+def caution(now: Measured, which: str = "an A/B") -> str:
+    """Return why it is uncertain now and what to do, as a clause; else nothing."""
+    clauses = (
         f"{{if_crowds_itself}}too few cores: until other jobs end, {which} has a wide interval",
         f"other jobs take {{other_jobs}}: until they end, {which} has a wide interval",
     )
+    return next(told(clauses, now)) if now.step.is_crowded else ""
+
+
+def caution_in_ab(snapshot: Snapshot) -> str:
+    waits_pct = mean(snapshot.series.of("core_wait_pct")[-AB_TICKS:])
+    return caution(Measured(snapshot, RecentStep(core_wait_pct=waits_pct)), "the A/B")
