@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum, sqrt
 from operator import attrgetter
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist, covariance, fmean, median
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -187,10 +187,7 @@ def _means(blocks: Sequence[StepsOfAll], excess: Excess) -> dict[int, _Mean]:
 
 
 def _mean(values: Sequence[float]) -> _Mean:
-    count = len(values)
-    mean = fmean(values)
-    squares = fsum((value - mean) ** 2 for value in values)
-    return _Mean(mean, sqrt(squares / (count - 1) / count))
+    return _Mean(fmean(values), sqrt(covariance(values, values) / len(values)))
 
 
 def _step_ms(blocks: Iterable[StepsOfAll]) -> float:

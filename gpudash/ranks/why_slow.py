@@ -1,16 +1,17 @@
 """Explain why a rank is slow, by what its GPU or host has that the other ranks' have not."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
-from statistics import fmean, median
+from collections.abc import Iterator, Mapping
+from statistics import median
+from typing import TypeVar
 
 from gpudash import format as fmt
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Progress
-from gpudash.ranks.recent import ReadingT
-from gpudash.statistics import Means
+from gpudash.ranks.recent import ReadingT, RecentReadings
+
+KeyT = TypeVar("KeyT")
 
 SLOWER_CLOCK = 0.97
 """A clock below this part of the other GPUs' is slow; they normally differ by less."""
@@ -45,9 +46,9 @@ class Readings:
 
     def __init__(self) -> None:
         self._uuid_of: dict[int, str] = {}
-        self._gpus: dict[str, deque[GpuReading]] = {}
+        self._gpus: dict[str, RecentReadings[GpuReading]] = {}
         self._hosts: dict[int, HostReading] = {}
-        self._owners: dict[int, deque[HostReading]] = {}
+        self._owners: dict[int, RecentReadings[HostReading]] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
         if uuid is not None:
@@ -57,12 +58,12 @@ class Readings:
         if isinstance(reading, HostReading):
             self._hosts[rank] = reading
         else:
-            _keep(self._gpus.setdefault(reading.uuid, deque()), reading)
+            self._gpus.setdefault(reading.uuid, RecentReadings(LATELY_S)).add(reading)
 
     def take_owners(self, rank: int, report: Progress) -> None:
         if not OWNERS.keys().isdisjoint(report.values):
             told = HostReading(at_s=report.until_s, values=dict(report.values))
-            _keep(self._owners.setdefault(rank, deque()), told)
+            self._owners.setdefault(rank, RecentReadings(LATELY_S)).add(told)
 
     def why(self, straggler: Straggler) -> str:
         if straggler.kind != "persistent":
@@ -92,7 +93,10 @@ class Readings:
 
     def _owner_is_late(self, straggler: Straggler) -> Iterator[str]:
         """Name the owner that has most more of this host's time than of the others'."""
-        shares = {rank: _means(readings) for rank, readings in self._owners.items()}
+        shares = {
+            rank: {name: pct for name in OWNERS if (pct := one.number(name)) is not None}
+            for rank, one in _now(self._owners).items()
+        }
         own = shares.pop(straggler.rank, {})
         usual = {
             name: median(one.get(name, 0.0) for one in shares.values()) for name in own if shares
@@ -104,42 +108,28 @@ class Readings:
             yield f"rank {straggler.rank} {OWNERS[name]} {most} of the time, the others {others}"
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
-        trained_on = {one: self._gpus.get(uuid) for one, uuid in self._uuid_of.items()}
+        now = _now(self._gpus)
+        trained_on = {one: now.get(uuid) for one, uuid in self._uuid_of.items()}
         own = trained_on.pop(rank, None)
         others = [one for one in trained_on.values() if one is not None]
         if own is None or not others:
             return
-        newest = own[-1]
-        held = _reasons(newest).difference(*(_reasons(one[-1]) for one in others))
+        held = _reasons(own).difference(*map(_reasons, others))
         if held:
-            yield f"{' and '.join(sorted(held))} on GPU {newest.index}"
-        clock_mhz = _clock_mhz(own)
-        clocks_mhz = [mhz for one in others if (mhz := _clock_mhz(one)) is not None]
+            yield f"{' and '.join(sorted(held))} on GPU {own.index}"
+        clock_mhz = own.number("sm_clock_mhz")
+        clocks_mhz = [mhz for one in others if (mhz := one.number("sm_clock_mhz")) is not None]
         if clock_mhz is not None and clocks_mhz:
             usual_mhz = median(clocks_mhz)
             if clock_mhz < SLOWER_CLOCK * usual_mhz:
                 yield f"its clock is {clock_mhz:,.0f} MHz, the others' {usual_mhz:,.0f} MHz"
-        temperature_c = newest.number("temperature_c")
+        temperature_c = own.number("temperature_c")
         if "heat" in held and temperature_c is not None:
             yield f"{temperature_c:.0f} °C"
 
 
-def _keep(readings: deque[ReadingT], reading: ReadingT) -> None:
-    readings.append(reading)
-    while readings[0].at_s < reading.at_s - LATELY_S:
-        readings.popleft()
-
-
-def _means(readings: Iterable[HostReading]) -> dict[str, float]:
-    means = Means()
-    for reading in readings:
-        means.add({name: reading.number(name) for name in OWNERS})
-    return means.values()
-
-
-def _clock_mhz(readings: Iterable[GpuReading]) -> float | None:
-    known = [mhz for one in readings if (mhz := one.number("sm_clock_mhz")) is not None]
-    return fmean(known) if known else None
+def _now(read: Mapping[KeyT, RecentReadings[ReadingT]]) -> dict[KeyT, ReadingT]:
+    return {key: one for key, readings in read.items() if (one := readings.now()) is not None}
 
 
 def _reasons(reading: GpuReading) -> set[str]:
