@@ -1,6 +1,8 @@
 """Explain why a rank is slow, by what its GPU or host has that the other ranks' have not."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from statistics import median
 from typing import TypeVar
 
@@ -29,12 +31,14 @@ NOT_COMPUTED = (*ON_HOST, "copy")
 """Phases that do not depend on a GPU's clock, power or heat."""
 LATELY_S = 8.0
 """Seconds over which clocks and owners are averaged: under a power cap a clock wanders."""
+CORES = "core_wait_pct"
 OWNERS = {
-    "blocked_pct": "waits off the CPU",
-    "gc_pct": "collects garbage",
-    "compile_pct": "compiles",
-    "unpack_pct": "makes or unpacks batches",
-    "loader_start_pct": "starts loader workers",
+    CORES: "cores are short: rank {} waits for one",
+    "blocked_pct": "rank {} waits off the CPU",
+    "gc_pct": "rank {} collects garbage",
+    "compile_pct": "rank {} compiles",
+    "unpack_pct": "rank {} makes or unpacks batches",
+    "loader_start_pct": "rank {} starts loader workers",
 }
 """Who may have the time of a rank's host, in words."""
 OWNED = 0.5
@@ -47,7 +51,7 @@ class Readings:
     def __init__(self) -> None:
         self._uuid_of: dict[int, str] = {}
         self._gpus: dict[str, RecentReadings[GpuReading]] = {}
-        self._hosts: dict[int, HostReading] = {}
+        self._hosts: dict[int, RecentReadings[HostReading]] = {}
         self._owners: dict[int, RecentReadings[HostReading]] = {}
 
     def train(self, rank: int, uuid: str | None) -> None:
@@ -56,7 +60,7 @@ class Readings:
 
     def take(self, rank: int, reading: GpuReading | HostReading) -> None:
         if isinstance(reading, HostReading):
-            self._hosts[rank] = reading
+            self._hosts.setdefault(rank, RecentReadings(LATELY_S)).add(reading)
         else:
             self._gpus.setdefault(reading.uuid, RecentReadings(LATELY_S)).add(reading)
 
@@ -69,43 +73,27 @@ class Readings:
         if straggler.kind != "persistent":
             return ""
         by_gpu = () if straggler.phase in NOT_COMPUTED else self._gpu_is_slow(straggler.rank)
-        found = map(
-            ", ".join, (by_gpu, self._host_is_late(straggler), self._owner_is_late(straggler))
-        )
-        return next(filter(None, found), "")
+        return ", ".join(by_gpu) or ", ".join(self._host_is_late(straggler))
 
     def _host_is_late(self, straggler: Straggler) -> Iterator[str]:
-        """Say that the rank waits for a core. Its GPU then idles, as launches come late."""
-        waits = {rank: one.number("core_wait_pct") for rank, one in self._hosts.items()}
-        own_pct = waits.pop(straggler.rank, None)
-        known = [pct for pct in waits.values() if pct is not None]
-        others_pct = median(known) if known else None
-        is_known = known or straggler.phase in ON_HOST
-        if straggler.phase == "copy" or not is_known or own_pct is None:
-            return
-        more_pct = own_pct - (others_pct or 0.0)
-        if own_pct < CORE_WAIT_WARNS_PCT or more_pct < OWNED * straggler.slower_pct:
-            return
-        waiting = f"rank {straggler.rank} waits for one {fmt.percent(own_pct)} of the time"
-        yield f"cores are short: {waiting}"
-        if others_pct is not None:
-            yield f"the others {fmt.percent(others_pct)}"
+        """Name who has most more of this host's time than of the others'.
 
-    def _owner_is_late(self, straggler: Straggler) -> Iterator[str]:
-        """Name the owner that has most more of this host's time than of the others'."""
-        shares = {
-            rank: {name: pct for name in OWNERS if (pct := one.number(name)) is not None}
-            for rank, one in _now(self._owners).items()
-        }
+        A GPU idles too where its host waits for a core, as launches come late.
+        """
+        shares = _shares(_now(self._hosts), _now(self._owners))
         own = shares.pop(straggler.rank, {})
-        usual = {
-            name: median(one.get(name, 0.0) for one in shares.values()) for name in own if shares
-        }
-        more = {name: own[name] - usual_pct for name, usual_pct in usual.items()}
+        others = {name: [one[name] for one in shares.values() if name in one] for name in own}
+        usual = {name: median(pcts) for name, pcts in others.items() if pcts}
+        if own.get(CORES, 0.0) < CORE_WAIT_WARNS_PCT or straggler.phase == "copy":
+            own.pop(CORES, None)
+        elif straggler.phase in ON_HOST:
+            usual.setdefault(CORES, 0.0)
+        more = {name: own[name] - usual[name] for name in own if name in usual}
         name = max(more, key=lambda one: more[one], default="")
         if name and more[name] >= OWNED * straggler.slower_pct:
-            most, others = fmt.percent(own[name]), fmt.percent(usual[name])
-            yield f"rank {straggler.rank} {OWNERS[name]} {most} of the time, the others {others}"
+            yield f"{OWNERS[name].format(straggler.rank)} {fmt.percent(own[name])} of the time"
+            if others[name]:
+                yield f"the others {fmt.percent(usual[name])}"
 
     def _gpu_is_slow(self, rank: int) -> Iterator[str]:
         now = _now(self._gpus)
@@ -126,6 +114,14 @@ class Readings:
         temperature_c = own.number("temperature_c")
         if "heat" in held and temperature_c is not None:
             yield f"{temperature_c:.0f} °C"
+
+
+def _shares(*read: Mapping[int, HostReading]) -> dict[int, dict[str, float]]:
+    shares = defaultdict[int, dict[str, float]](dict)
+    for rank, one in chain.from_iterable(each.items() for each in read):
+        known = {name: one.number(name) for name in OWNERS}
+        shares[rank] |= {name: pct for name, pct in known.items() if pct is not None}
+    return shares
 
 
 def _now(read: Mapping[KeyT, RecentReadings[ReadingT]]) -> dict[KeyT, ReadingT]:

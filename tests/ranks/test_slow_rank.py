@@ -308,6 +308,11 @@ LOWER_AT_LAST = [
     for at_s in range(18)
     for gpu in (0, 1)
 ]
+WAITS_AT_LAST = [
+    (rank, HostReading(at_s=at_s, values={"core_wait_pct": 80.0 if rank and at_s == 17 else 3.0}))
+    for at_s in range(18)
+    for rank in (0, 1)
+]
 ALONE = "cores are short: rank 1 waits for one 48 % of the time"
 MORE = f"{ALONE}, the others 3 %"
 WHY = {
@@ -357,11 +362,17 @@ WHY = {
     ),
     "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
     "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
-    "a wait for a core beside an owner": (
+    "a wait for a core beside an owner that has less": (
         [*waits(3.0, 48.0), *owned(blocked=(1.0, 18.0))],
         "your_code",
         MORE,
     ),
+    "an owner beside a wait for a core that is shorter": (
+        [*waits(3.0, 18.0), *owned(blocked=(1.0, 18.0))],
+        "your_code",
+        "rank 1 waits off the CPU 18 % of the time, the others 1 %",
+    ),
+    "a wait for a core of a moment": (WAITS_AT_LAST, "data", ""),
     "it alone beside a clock": ([*SLOWER, *waits(3.0, 48.0)], "backward", CLOCK),
 }
 
