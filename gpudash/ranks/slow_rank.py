@@ -297,7 +297,8 @@ def _computed_alike_ms(
         name: fmean(block.ranks[rank].phases_ms.get(name, 0.0) for block, rank in late) - ms
         for name, ms in more.items()
     }
-    large = [name for name, ms in usual.items() if ms >= LARGE * fsum(usual.values())]
+    least_ms = LARGE * max(fsum(usual.values()), 0.0)
+    large = [name for name, ms in usual.items() if ms > least_ms]
     slower = [more[name] / usual[name] for name in large]
     is_alike = len(large) > 1 and 0 < max(slower) <= ALIKE * min(slower)
     return fsum(more[name] for name in large) if is_alike else 0.0
