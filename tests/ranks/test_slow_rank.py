@@ -555,6 +555,17 @@ def test_two_changes_of_the_late_rank_are_enough_and_one_is_a_recovery():
     assert exactly(fresh(), 8, turns(once)) is None
 
 
+def test_a_rank_that_is_always_late_is_the_slow_one_though_another_is_later_now_and_then():
+    """As of eight ranks on two cores."""
+
+    def of_rank(block, _step, rank):
+        later_ms = 20.0 if block in (1, 4, 6) else 0.0
+        return 70.0 + {1: 10.0, 2: later_ms}.get(rank, 0.0)
+
+    named = exactly(fresh(4), 12, of_rank, ranks=4)
+    assert (named.rank, named.phase, named.kind) == (1, "forward", "persistent")
+
+
 @pytest.mark.parametrize(("late_ms", "is_late"), [(4.96, False), (5.0, False), (5.1, True)])
 def test_in_a_single_block_a_rank_is_late_from_5_percent_on(late_ms, is_late):
     assert bool(exactly(fresh(), 8, turns(HALF, late_ms))) == is_late
