@@ -43,8 +43,8 @@ OFTEN = 0.5
 LATELY = 40
 """Newest blocks in which the late rank has to change, …"""
 CHANGES = 2
-"""… at least this often: one rank may recover and another one become slow. A rank that stays late
-while another one is later for a moment has not recovered."""
+"""… at least this often: one rank may recover and another one become slow. Nor may one be behind
+in nearly all of them, while others are later for a moment."""
 EXPLAINED = 0.5
 """Part of a delay that a phase, or additional work, has to explain."""
 COMPUTED = ("frozen", "forward", BESIDE, "optimizer")
@@ -118,7 +118,7 @@ class Stragglers:
         named = self._named
         lately = list(self._blocks)
         changing = _changing(lately, named)
-        if changing:
+        if changing and not _is_one_behind(lately):
             return _described(changing, lately, "wandering")
         for blocks in self._windows():
             rank = _behind(blocks, attrgetter("late_ms"), _held(named))
@@ -173,6 +173,13 @@ def _behind(
     return rank if ms > least_ms and ms - errors * error_ms > HOLDS * least_ms else None
 
 
+def _is_one_behind(blocks: Sequence[StepsOfAll]) -> bool:
+    """Return whether a rank is behind on average, and all others by half as much at most."""
+    late = attrgetter("late_ms")
+    most_ms = sorted(one.ms for one in _means(blocks, late).values())[-2:]
+    return _behind(blocks, late, None) is not None and most_ms[0] <= HOLDS * most_ms[-1]
+
+
 def _held(named: Straggler | None, hidden: str = "") -> int | None:
     if named is None or named.why or named.kind == "wandering":
         return None
@@ -214,7 +221,7 @@ def _hidden(blocks: Sequence[StepsOfAll], rank: int, phase: str, excess: Excess)
 def _changing(
     blocks: Sequence[StepsOfAll], named: Straggler | None
 ) -> list[tuple[StepsOfAll, int]]:
-    late = _late_in_each(blocks)
+    late = [(block, rank) for block in blocks if (rank := _late_in(block)) is not None]
     is_named = named is not None and named.kind == "wandering"
     often = len(late) >= OFTEN * (HOLDS if is_named else 1) * len(blocks)
     changes = sum(before != after for (_, before), (_, after) in pairwise(late))
@@ -242,18 +249,11 @@ def _unequal(blocks: Sequence[StepsOfAll]) -> Straggler | None:
     )
 
 
-def _late_in_each(blocks: Iterable[StepsOfAll]) -> list[tuple[StepsOfAll, int]]:
-    """Return the late rank of each block with one: it is the same until it is late no longer."""
-    late: list[tuple[StepsOfAll, int]] = []
-    for block in blocks:
-        error_ms = median(one.own_error_ms for one in block.ranks.values())
-        least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
-        late_ms = {rank: ms for rank, ms in block.late_ms.items() if ms > least_ms}
-        before = late[-1][1] if late else -1
-        if late_ms:
-            rank = before if before in late_ms else max(late_ms, key=lambda one: late_ms[one])
-            late.append((block, rank))
-    return late
+def _late_in(block: StepsOfAll) -> int | None:
+    rank = max(block.late_ms, key=lambda one: block.late_ms[one])
+    error_ms = median(one.own_error_ms for one in block.ranks.values())
+    least_ms = max(WANDERING_PCT / 100 * block.step_ms, WANDERING_ERRORS * error_ms, LEAST_MS)
+    return rank if block.late_ms[rank] > least_ms else None
 
 
 # ── in what it is slower ────────────────────────────────────────────────────────────────
