@@ -84,14 +84,15 @@ class RecentSteps:
 
 
 class RecentReadings(Generic[ReadingT]):
-    """The readings of a GPU, or of a rank's processes, in the last `NOW_S` seconds."""
+    """The readings of a GPU, or of a rank's processes, in the last seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, span_s: float = NOW_S) -> None:
+        self._span_s = span_s
         self._readings: deque[ReadingT] = deque()
 
     def add(self, reading: ReadingT) -> None:
         self._readings.append(reading)
-        while reading.at_s - self._readings[0].at_s >= NOW_S:
+        while reading.at_s - self._readings[0].at_s >= self._span_s:
             self._readings.popleft()
 
     def now(self) -> ReadingT | None:

@@ -117,10 +117,10 @@ class SameSteps:
         if not steps_ms:
             return None
         median_ms = median(steps_ms)
-        odd = self._odd_times(together, median_ms)
+        odd_ms = self._odd_ms(together, median_ms)
         self._steps_ms.append(fmean(steps_ms))
         wanted = _steps_in_block(fmean(self._steps_ms))
-        if odd == inf:
+        if odd_ms == inf:
             wanted = max(wanted, MOST_WORKERS)
         if not self._size / 2 <= wanted <= self._size * 2:  # the step time has changed
             self._size = wanted
@@ -128,7 +128,7 @@ class SameSteps:
             self._steps_ms.clear()
             return None
         usual = {
-            rank: [one for one in steps if _most_times(one, median_ms) < odd]
+            rank: [one for one in steps if _longest_ms(one, median_ms) < odd_ms]
             for rank, steps in by_rank.items()
         }
         ranks = {rank: _means(steps) for rank, steps in usual.items() if len(_in_full(steps)) > 1}
@@ -147,17 +147,17 @@ class SameSteps:
             host_ms={rank: min(ms, taken[rank]) for rank, ms in busy.items()},
         )
 
-    def _odd_times(self, steps: Sequence[Step], median_ms: float) -> float:
-        """Return how many times as long as the median a step is that is left out."""
-        times = (_most_times(one, median_ms) for one in steps)
-        odd_ms = median_ms * fsum(one for one in times if one >= ODD)
+    def _odd_ms(self, steps: Sequence[Step], median_ms: float) -> float:
+        """Return the time from which on a step is left out."""
+        longest_ms = (_longest_ms(one, median_ms) for one in steps)
+        odd_ms = fsum(ms for ms in longest_ms if ms >= ODD * median_ms)
         self._odd.append(odd_ms / fsum(one.count * one.step_ms for one in steps))
-        return ODD if fmean(self._odd) < OFTEN else inf
+        return ODD * median_ms if fmean(self._odd) < OFTEN else inf
 
 
-def _most_times(steps: Step, median_ms: float) -> float:
-    """Return how many times as long as the median one step is, if the others are no longer."""
-    return steps.count * (steps.step_ms / median_ms - 1) + 1
+def _longest_ms(steps: Step, median_ms: float) -> float:
+    """Return what one of these steps takes at most, if the others take as long as usual."""
+    return steps.count * (steps.step_ms - median_ms) + median_ms
 
 
 def _in_full(steps: Iterable[Step]) -> list[Step]:

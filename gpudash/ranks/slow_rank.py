@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import fsum, sqrt
 from operator import attrgetter
-from statistics import NormalDist, fmean, median
+from statistics import NormalDist, covariance, fmean, median
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -43,7 +43,8 @@ OFTEN = 0.5
 LATELY = 40
 """Newest blocks in which the late rank has to change, …"""
 CHANGES = 2
-"""… at least this often: one rank may recover and another one become slow."""
+"""… at least this often: one rank may recover and another one become slow. Nor may one be behind
+in nearly all of them, while others are later for a moment."""
 EXPLAINED = 0.5
 """Part of a delay that a phase, or additional work, has to explain."""
 COMPUTED = ("frozen", "forward", BESIDE, "optimizer")
@@ -117,7 +118,7 @@ class Stragglers:
         named = self._named
         lately = list(self._blocks)
         changing = _changing(lately, named)
-        if changing:
+        if changing and not _is_one_behind(lately):
             return _described(changing, lately, "wandering")
         for blocks in self._windows():
             rank = _behind(blocks, attrgetter("late_ms"), _held(named))
@@ -172,6 +173,13 @@ def _behind(
     return rank if ms > least_ms and ms - errors * error_ms > HOLDS * least_ms else None
 
 
+def _is_one_behind(blocks: Sequence[StepsOfAll]) -> bool:
+    """Return whether a rank is behind on average, and all others by half as much at most."""
+    late = attrgetter("late_ms")
+    most_ms = sorted(one.ms for one in _means(blocks, late).values())[-2:]
+    return _behind(blocks, late, None) is not None and most_ms[0] <= HOLDS * most_ms[-1]
+
+
 def _held(named: Straggler | None, hidden: str = "") -> int | None:
     if named is None or named.why or named.kind == "wandering":
         return None
@@ -187,10 +195,7 @@ def _means(blocks: Sequence[StepsOfAll], excess: Excess) -> dict[int, _Mean]:
 
 
 def _mean(values: Sequence[float]) -> _Mean:
-    count = len(values)
-    mean = fmean(values)
-    squares = fsum((value - mean) ** 2 for value in values)
-    return _Mean(mean, sqrt(squares / (count - 1) / count))
+    return _Mean(fmean(values), sqrt(covariance(values, values) / len(values)))
 
 
 def _step_ms(blocks: Iterable[StepsOfAll]) -> float:
@@ -300,7 +305,8 @@ def _computed_alike_ms(
         name: fmean(block.ranks[rank].phases_ms.get(name, 0.0) for block, rank in late) - ms
         for name, ms in more.items()
     }
-    large = [name for name, ms in usual.items() if ms >= LARGE * fsum(usual.values())]
+    least_ms = LARGE * max(fsum(usual.values()), 0.0)
+    large = [name for name, ms in usual.items() if ms > least_ms]
     slower = [more[name] / usual[name] for name in large]
     is_alike = len(large) > 1 and 0 < max(slower) <= ALIKE * min(slower)
     return fsum(more[name] for name in large) if is_alike else 0.0

@@ -308,6 +308,11 @@ LOWER_AT_LAST = [
     for at_s in range(18)
     for gpu in (0, 1)
 ]
+WAITS_AT_LAST = [
+    (rank, HostReading(at_s=at_s, values={"core_wait_pct": 80.0 if rank and at_s == 17 else 3.0}))
+    for at_s in range(18)
+    for rank in (0, 1)
+]
 ALONE = "cores are short: rank 1 waits for one 48 % of the time"
 MORE = f"{ALONE}, the others 3 %"
 WHY = {
@@ -357,11 +362,17 @@ WHY = {
     ),
     "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
     "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
-    "a wait for a core beside an owner": (
+    "a wait for a core beside an owner that has less": (
         [*waits(3.0, 48.0), *owned(blocked=(1.0, 18.0))],
         "your_code",
         MORE,
     ),
+    "an owner beside a wait for a core that is shorter": (
+        [*waits(3.0, 18.0), *owned(blocked=(1.0, 18.0))],
+        "your_code",
+        "rank 1 waits off the CPU 18 % of the time, the others 1 %",
+    ),
+    "a wait for a core of a moment": (WAITS_AT_LAST, "data", ""),
     "it alone beside a clock": ([*SLOWER, *waits(3.0, 48.0)], "backward", CLOCK),
 }
 
@@ -542,6 +553,17 @@ def test_two_changes_of_the_late_rank_are_enough_and_one_is_a_recovery():
     twice, once = (0, 0, 0, 1, 1, 1, 0, 0), (0, 0, 0, 0, 1, 1, 1, 1)
     assert exactly(fresh(), 8, turns(twice)).kind == "wandering"
     assert exactly(fresh(), 8, turns(once)) is None
+
+
+def test_a_rank_that_is_always_late_is_the_slow_one_though_another_is_later_now_and_then():
+    """As of eight ranks on two cores."""
+
+    def of_rank(block, _step, rank):
+        later_ms = 20.0 if block in (1, 4, 6) else 0.0
+        return 70.0 + {1: 10.0, 2: later_ms}.get(rank, 0.0)
+
+    named = exactly(fresh(4), 12, of_rank, ranks=4)
+    assert (named.rank, named.phase, named.kind) == (1, "forward", "persistent")
 
 
 @pytest.mark.parametrize(("late_ms", "is_late"), [(4.96, False), (5.0, False), (5.1, True)])
