@@ -12,7 +12,9 @@ import signal
 import socket
 import sys
 import threading
+import time
 from contextlib import suppress
+from random import Random
 from types import FrameType
 
 from ..rendezvous import Rendezvous
@@ -21,6 +23,11 @@ from .endpoint import Endpoint
 MOST_FRAMES = 100
 PATIENCE_S = 1.0
 """Seconds that who asks may take to read."""
+WITHIN_S = (0.0, 0.05)
+"""From the request to the look: about a step, so that any of its moments is met."""
+SWITCH_S = 2e-4
+"""For so long a thread keeps the GIL meanwhile. Reading the frames takes less."""
+RANDOM = Random()
 
 
 class _Answering:
@@ -71,8 +78,22 @@ def _serve(endpoint: Endpoint) -> None:
             return
         with suppress(OSError), connection:
             connection.settimeout(PATIENCE_S)
-            text = _stack_of(sys._current_frames().get(main))  # noqa: SLF001  # documented
+            text = _stack_of(_at_any_moment().get(main))
             connection.sendall(text.encode(errors="backslashreplace"), socket.MSG_NOSIGNAL)
+
+
+def _at_any_moment() -> dict[int, FrameType]:
+    """Return the frames of a random moment, not of one at which the GIL was free.
+
+    A thread that computes keeps it for 5 ms at a time: looks would meet launches alone.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        time.sleep(RANDOM.uniform(*WITHIN_S))
+        return sys._current_frames()  # noqa: SLF001  # documented
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _stack_of(frame: FrameType | None) -> str:

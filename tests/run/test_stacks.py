@@ -100,6 +100,21 @@ def test_a_busy_process_answers_and_trains_on(place, start):
     ends(child)
 
 
+def test_looks_meet_what_lasts_and_not_only_what_gives_the_interpreter_away(place, start):
+    """As each launch does: of a search in Python between launches no line was ever met."""
+    child = start(
+        "def counts():\n    for _ in range(100_000): pass\n"
+        "def launches():\n    os.stat(sys.executable)\n"
+        "ended = []\n"
+        "threading.Thread(target=lambda: ended.append(sys.stdin.readline())).start()\n"
+        "answer(); ready()\n"
+        "while not ended: counts(); launches()\n"
+    )
+    texts = [asked(place, child.pid) for _ in range(60)]
+    assert sum(" in counts\n" in text for text in texts) > 45
+    ends(child)
+
+
 def test_a_process_that_has_announced_nothing_is_not_asked(place, start):
     child = start("ready(); sys.stdin.read()")
     assert asked(place, child.pid) is None

@@ -10,10 +10,8 @@ from gpudash.instrument import flops
 from gpudash.instrument import profiler as profiler_module
 from gpudash.instrument.reporter import RECENT_STEPS
 from gpudash.metrics import has_phases
-from gpudash.protocol.commands import (
-    Profile,
-)
-from gpudash.protocol.inspections import Profiled
+from gpudash.protocol.commands import Profile, Rehearse
+from gpudash.protocol.inspections import Profiled, Rehearsed
 from gpudash.protocol.training import Progress, Refused
 from tests.script.toy_script import Dashboard, path
 from tests.waiting import until
@@ -69,10 +67,21 @@ def test_profiled_steps_are_counted_but_not_timed(training, tmp_path) -> None:
     (paused,), (resumed,) = dashboard.of("paused"), dashboard.of("resumed")
     assert (paused.why, paused.after_step < found.first_step) == ("profile", True)
     assert paused.at_s < resumed.at_s
+    assert (resumed.after_step, resumed.warmup_steps > 0) == (last, True)
     names = {
         one.get("name") for one in json.loads((tmp_path / "trace.json").read_bytes())["traceEvents"]
     }
     assert {f"ProfilerStep#{step}" for step in traced} <= names
+
+
+def test_after_a_rehearsal_the_next_steps_are_not_warm(training, dashboard) -> None:
+    """A loader has gone on meanwhile."""
+    dashboard.send(Rehearse(id=1))
+    training.first(dashboard, Rehearsed)
+    (again,) = dashboard.of("resumed")
+    assert (again.phase, again.warmup_steps > 0) == ("training", True)
+    training.until(lambda: dashboard.reported and dashboard.reported[-1].step > again.after_step)
+    assert again.after_step > 0
 
 
 def test_a_profile_ends_with_its_dashboard(training, profiled, tmp_path) -> None:
