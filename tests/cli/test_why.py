@@ -58,15 +58,11 @@ if __name__ == "__main__":
 ENDLESS = ("--", "train.py", "100000000", "0.06")  # a delay of a tenth of its step exceeds noise
 
 
-@pytest.fixture
-def _training(private, with_torch, monkeypatch):
+@pytest.mark.usefixtures("private", "shared_memory")
+def test_the_proof_slows_each_part_and_changes_no_number(with_torch, monkeypatch):
+    """What it proves, and for how long, depends on what else the machine does: see below."""
     monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
     Path("train.py").write_text(TRAIN)
-
-
-@pytest.mark.usefixtures("_training", "shared_memory")
-def test_the_proof_slows_each_part_and_changes_no_number(with_torch):
-    """What it proves, and for how long, depends on what else the machine does: see below."""
     ended = done(*WHY, "-q", *ENDLESS, timeout=2 * PATIENCE_S)
     assert ended.returncode == 0, ended.stderr
     assert ended.stderr.startswith("slowing ")
