@@ -1,8 +1,8 @@
 """`gpudash why` from outside: its answer as text and as a document, the proof, and its end."""
 
 import json
+import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudash.cli.main import parse
 from gpudash.protocol.answer import Answer, Gain, Try
+from gpudash.protocol.session import Slope, SlowingShown
 from gpudash.snapshot import Snapshot
 from tests.scripted_session import ScriptedSession, called
 from tests.waiting import PATIENCE_S, done
@@ -22,7 +23,14 @@ from pathlib import Path
 import torch
 from torch.utils.data import DataLoader, Dataset
 torch.manual_seed(0)
-count, batch_s, own_s = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+count, batch_s = int(sys.argv[1]), float(sys.argv[2])
+
+def note_delays(_worker, sleep=time.sleep):
+    def noted(seconds):
+        if seconds != batch_s / 2:
+            Path("delayed").touch()
+        sleep(seconds)
+    time.sleep = noted
 
 class Slow(Dataset):
     def __len__(self):
@@ -32,12 +40,13 @@ class Slow(Dataset):
         return torch.randn(8, generator=torch.Generator().manual_seed(index))
 
 def augment():
-    time.sleep(own_s)
+    time.sleep(0.75 * batch_s)
 
 if __name__ == "__main__":
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Dropout(), torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    for step, batch in enumerate(DataLoader(Slow(), batch_size=2, num_workers=1)):
+    loader = DataLoader(Slow(), batch_size=2, num_workers=1, worker_init_fn=note_delays)
+    for step, batch in enumerate(loader):
         augment()
         model(batch).square().mean().backward()
         optimizer.step()
@@ -45,65 +54,30 @@ if __name__ == "__main__":
         if step % 10 == 0:
             weights = torch.cat([one.detach().flatten() for one in model.parameters()])
             print("weights", step, hashlib.md5(weights.numpy().tobytes()).hexdigest(), flush=True)
-        if Path("end").exists():
-            break
 """
 ENDLESS = ("--", "train.py", "100000000", "0.06")  # a delay of a tenth of its step exceeds noise
 
 
-@pytest.fixture
-def _training(private, with_torch, monkeypatch):
+@pytest.mark.usefixtures("private", "shared_memory")
+def test_the_proof_slows_each_part_and_changes_no_number(with_torch, monkeypatch):
+    """What it proves, and for how long, depends on what else the machine does: see below."""
     monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
     Path("train.py").write_text(TRAIN)
-
-
-@pytest.mark.usefixtures("_training", "shared_memory")
-def test_the_proof_slows_each_part_changes_no_number_and_is_a_document(with_torch):
-    ended = done(*WHY, "--json", "-q", *ENDLESS, "0", timeout=2 * PATIENCE_S)
+    ended = done(*WHY, "-q", *ENDLESS, timeout=2 * PATIENCE_S)
     assert ended.returncode == 0, ended.stderr
-    assert "slowing takes up to 60 s" in ended.stderr
-    slowed = [line for line in ended.stderr.splitlines() if line.startswith("weights ")]
-    alone = done(with_torch / "bin" / "python", "train.py", str(20 * len(slowed)), "0", "0")
+    assert ended.stderr.startswith("slowing ")
+    assert Path("delayed").exists()
+    lines = ended.stdout.splitlines()
+    slowed = [line for line in lines if line.startswith("weights ")]
+    alone = done(with_torch / "bin" / "python", "train.py", str(20 * len(slowed)), "0")
     assert slowed == alone.stdout.splitlines()
     assert len(slowed) > 4
-    found = json.loads(ended.stdout)
-    assert found["limit"] in ("data", "cores")  # beside other tests it may have too few
-    data = next(one for one in found["parts"] if one["part"] == "data")
-    assert data["high_ms"] < found["step_ms"]
-    is_crowded = any("other jobs" in clause for clause in found["evidence"])
-    is_seen = found["slopes"]["loader"]["low"] > 0  # how much depends on what else runs
-    assert is_crowded or is_seen
-    assert is_crowded or found["proven"] is (found["limit"] == "data")
-    assert is_seen or not found["proven"]
-    why_not = found["slopes"]["device"]["why_not"]
-    assert why_not == "the training is on a CPU, where the host computes"
-    first = found["proposals"][0]
-    assert {"low_pct", "high_pct", "source", "numerics"} <= first.keys()
-    moved = f"{first['lever']}={first['before']},{first['value']}"
-    assert found["next"] == f"gpudash ab --lever {moved} {shlex.join(ENDLESS)} 0"
-
-
-@pytest.mark.usefixtures("_training", "shared_memory")
-def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so():
-    why = subprocess.Popen(
-        [*WHY, "-q", *ENDLESS, "0.045"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    with why:
-        assert "slowing takes up to 60 s\n" in iter(why.stderr.readline, "")
-        Path("end").touch()
-        printed, complaint = why.communicate(timeout=PATIENCE_S)
-    assert why.returncode == 1
-    ended = "gpudash: train.py has ended while slowing one part after another, round "
-    assert ended in complaint
-    lines = [line for line in printed.splitlines() if not line.startswith("weights ")]
-    first = lines.pop(0).removeprefix("train.py: ")
-    assert first.startswith(("blocked off the CPU; a step ", "limited by other jobs; a step "))
-    assert any(line.startswith("  CPU: data wait ") for line in lines)
+    assert lines[len(slowed)].startswith("train.py: ")
     (data,) = [line for line in lines if line.startswith("    data ")]
-    assert data.endswith("–")  # nothing was slowed
-    assert any("try num_workers 1 → " in line for line in lines)
-    line = TRAIN[: TRAIN.index("time.sleep(own_s)")].count("\n") + 1
-    assert any(one.endswith(f"train.py:{line} augment") for one in lines)
+    assert re.search(r"-?\d\.\d\d ± \d\.\d\d$", data)
+    assert "    device: the training is on a CPU, where the host computes" in lines
+    line = TRAIN[: TRAIN.index("time.sleep(0.75")].count("\n") + 1
+    assert any(one.endswith(f"/train.py:{line} augment") for one in lines)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +100,7 @@ class Told(ScriptedSession):
 
     def __init__(self, *snapshots):
         super().__init__()
-        self.left, self.profiled = list(snapshots), []
+        self.left, self.profiled, self.slowed_ms = list(snapshots), [], []
 
     def wait(self, timeout_s):
         if not self.left:
@@ -138,6 +112,10 @@ class Told(ScriptedSession):
         self.profiled.append(steps)
         return 1
 
+    def slow(self, step_ms):
+        self.slowed_ms.append(step_ms)
+        return 1
+
     def stop(self):
         self.left = []
 
@@ -147,6 +125,7 @@ ANSWER = Answer(
     title="input-bound",
     owner="data",
     evidence=("the GPU waits for data 30.0 of 50.0 ms", "the training uses 3 of 16 cores"),
+    step_ms=50.0,
     tries=(
         Try("num_workers", "8", "it waits", "2", Gain(80.0, 150.0, "a batch takes 4 steps")),
         Try("compile", "on", "fewer kernels", "off"),
@@ -158,6 +137,7 @@ FIRST = Snapshot(
 )
 FOUND = replace(FIRST, total_steps=500, elapsed_s=20.0, answer=ANSWER)
 REFUSED = replace(FOUND, last_command=1, profile_refusal="a CUDA graph is being captured")
+PROVING = ("--prove", "--seconds", "1", "--no-profile", "-q")
 OVER_S = 35.1
 """When the 30 s after the first step are over."""
 
@@ -224,3 +204,49 @@ def test_its_document_is_short_and_names_the_command_that_tries_the_first_propos
     _, *ab = shlex.split(following)
     parse(ab)
     assert len(said) < 2000
+
+
+# ── the proof ───────────────────────────────────────────────────────────────────────────
+
+
+def slowing(**shown):
+    return replace(FOUND, last_command=1, slowing=SlowingShown(**{"delay_ms": 5.0} | shown))
+
+
+SLOPES = (
+    Slope(part="loader", slope=1.0, low=0.8, high=1.2, modelled=(1.0, 1.0)),
+    Slope(part="device", why_not="on a CPU"),
+)
+SLOPES_TOLD = {
+    "loader": {"slope": 1.0, "low": 0.8, "high": 1.2, "modelled": [1.0, 1.0], "why_not": ""},
+    "device": dict.fromkeys(("slope", "low", "high", "modelled")) | {"why_not": "on a CPU"},
+}
+
+
+@pytest.mark.parametrize("is_proven", [True, False])
+def test_the_proof_goes_on_until_the_answer_rests_on_it(is_proven, capsys):
+    over = slowing(slopes=SLOPES, is_over=True)
+    proven = replace(over, answer=replace(ANSWER, slopes=SLOPES, is_proven=is_proven))
+    told = Told(FIRST, FOUND, slowing(slopes=()), over, replace(over, answer=None), proven)
+    assert called("why", *PROVING, "--json", "encdec", trains=[told]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (told.slowed_ms, found["proven"], found["slopes"]) == ([50.0], is_proven, SLOPES_TOLD)
+
+
+@pytest.mark.parametrize(
+    ("expected_s", "said"),
+    [
+        (20.0, "slowing takes up to 60 s"),
+        (90.0, "slowing ends after 60 s, and needs about 90 s: its slopes may stay unknown"),
+    ],
+)
+def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so(
+    expected_s, said, capsys
+):
+    told = Told(FIRST, FOUND, slowing(slopes=(), rounds=2, expected_s=expected_s))
+    assert called("why", *PROVING, "encdec", trains=[told]) == 1
+    printed, complaint = capsys.readouterr()
+    ended = "the training ended while slowing one part after another, round 3"
+    assert complaint == f"{said}\ngpudash: {ended}\n"
+    assert printed.startswith("encdec: input-bound; a step 50.0 ms\n")
+    assert "  try num_workers 2 → 8: +80 to +150 %; it waits\n" in printed
