@@ -55,6 +55,8 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The answer's lanes."""
     lever_rows: int = 10
     """Rows of the ledger for each lever to be in sight."""
+    reading_rows: int = 20
+    """Rows of the readings where they stand below the charts, which have the others."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
     alone: bool = False
@@ -118,7 +120,7 @@ def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     left, right = room.split_vertical(LEDGER_WIDTH)
     rows = min(shown.lever_rows, room.height - LEAST_PANE)
     ledger, pane = left.split_horizontal(rows)
-    charts, readings = right.split_horizontal(room.height * 3 // 5)
+    charts, readings = right.split_horizontal(-min(shown.reading_rows, room.height * 2 // 5))
     return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 
