@@ -100,6 +100,7 @@ class Panels:
             shown,
             lanes=self.answer.lanes,
             lever_rows=self.levers.wanted_rows,
+            every_lever_rows=self.levers.every_row,
             reading_rows=self.activity.wanted_rows,
             pane_rows=self.pane.wanted_rows,
             alone=self.pane.is_of_running_ab,

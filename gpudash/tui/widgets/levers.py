@@ -96,13 +96,19 @@ class LeverPanel(Panel):
     @property
     def wanted_rows(self) -> int:
         """Rows for what is not folded, for the fold, and to explain the row under the cursor."""
-        return 2 + max(self._open + self._is_folded, 4)
+        first, count = unfolded(self._ledger), len(self._ledger)
+        return 2 + max(count if self._cursor >= first else first + (first < count), 4)
+
+    @property
+    def every_row(self) -> int:
+        """Rows without a fold."""
+        return 2 + len(self._ledger)
 
     @property
     def _open(self) -> int:
-        """How many rows are not folded."""
-        first = unfolded(self._ledger)
-        return first if self._cursor < first else len(self._ledger)
+        """How many rows are not folded: all of them where there is room."""
+        first, count = unfolded(self._ledger), len(self._ledger)
+        return first if self._cursor < first and self.inside.height <= count else count
 
     @property
     def _is_folded(self) -> bool:
