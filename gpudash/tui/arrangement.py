@@ -55,6 +55,10 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The answer's lanes."""
     lever_rows: int = 10
     """Rows of the ledger for each lever to be in sight."""
+    every_lever_rows: int = 10
+    """Rows of the ledger without its fold: there is none where half of the room is enough."""
+    reading_rows: int = 20
+    """Rows of the readings where they stand below the charts, which have the others."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
     alone: bool = False
@@ -116,9 +120,10 @@ def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Regi
 
 def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     left, right = room.split_vertical(LEDGER_WIDTH)
-    rows = min(shown.lever_rows, room.height - LEAST_PANE)
-    ledger, pane = left.split_horizontal(rows)
-    charts, readings = right.split_horizontal(room.height * 3 // 5)
+    has_room = shown.every_lever_rows <= room.height // 2
+    rows = shown.every_lever_rows if has_room else shown.lever_rows
+    ledger, pane = left.split_horizontal(min(rows, room.height - LEAST_PANE))
+    charts, readings = right.split_horizontal(-min(shown.reading_rows, room.height * 2 // 5))
     return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 

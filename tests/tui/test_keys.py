@@ -56,8 +56,8 @@ async def test_keys_of_levers_add_up_before_any_snapshot_confirms_them_and_are_u
         ("p", {"pipelined": "on"}, ""),  # as it began
         ("plus", {"batch_size": "16"}, "8 → 16 …"),
         ("equals_sign", {"batch_size": "32"}, "8 → 32 …"),
-        ("minus", {"batch_size": "16"}, "u sets batch_size=32"),
-        ("u", {"batch_size": "32"}, "U sets batch_size=16"),
+        ("minus", {"batch_size": "16"}, "8 → 16 …"),
+        ("u", {"batch_size": "32"}, "8 → 32 …"),
         ("U", {"batch_size": "16"}, "8 → 16 …"),
     ):
         d.engine.calls.clear()

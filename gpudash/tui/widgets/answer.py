@@ -155,6 +155,8 @@ class AnswerStrip(Panel):
         first = self._limit(width)
         said = "".join(text for text, _ in first)
         left = [clause for clause in shown.evidence if clause not in said]
+        if shown.kind == "cores" and shown.caution and left[:1] == [*shown.evidence[:1]]:
+            left = [*left[1:], left[0]]  # the caution has the other jobs, too
         answer = shown.answer if shown.kind != "measuring" else None
         proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
