@@ -33,7 +33,8 @@ UNEXPLAINED = 0.1
 """With more than this part of a step unexplained there is no answer."""
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
-which takes 0.7 MB an hour. Those of the first steps are shown anew after `NOW_S`."""
+which takes 0.7 MB an hour, twice as much with a profile. Those of the first steps are shown anew
+after `NOW_S`."""
 
 
 class Answers:
