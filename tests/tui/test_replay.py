@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from gpudash.availability import RECORDED
-from gpudash.format import minutes
 from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
@@ -121,7 +120,7 @@ def test_the_levers_that_several_processes_have_are_shown_with_their_values():
     )
     assert "bucket_cap_mb" not in alone
     assert together.items() >= OF_RANKS.items()
-    assert "more: " in still((200, 60), of_ranks).text()  # among them
+    assert "bucket_cap_mb" in still((200, 60), of_ranks).text()
 
 
 def test_an_ab_of_several_processes_is_asked_again_with_as_many():
@@ -134,8 +133,7 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
 
 @showing(SHOWN, size=(200, 50), player=FakePlayer())
 async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered(d):
-    newest = f" to {minutes(SHOWN.series.at_s[-1])} "
-    assert (d.text().count(newest), "live" in d.text()) == (1, False)
+    assert "live" not in d.text()
     (values,) = (
         one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
     )

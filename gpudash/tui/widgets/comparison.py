@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
-from gpudash.present.cells import Parts, bar_of, fitted, width_of
+from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
 from gpudash.present.change_axis import ChangeInterval, interval_of, shared_axis
 from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown
@@ -121,7 +121,7 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {change_of(shown)}"
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
-    return _fields([(text, "strong"), (goal, "dim")], width)
+    return ((whole((text, goal), width, " " * GAP) or fitted(text, width), "strong"),)
 
 
 def _check(shown: ComparisonShown, width: int) -> Parts:
@@ -130,7 +130,7 @@ def _check(shown: ComparisonShown, width: int) -> Parts:
     else:
         said = "✓ passed so far" if shown.check_passed else "✗ failed so far"
     ink = "bad" if shown.check_passed is False else "dim"
-    return _fields([(f"control (the same setting twice) {said}", ink)], width)
+    return ((fitted(f"control (the same setting twice) {said}", width), ink),)
 
 
 def _figure(value: float | None) -> str:
@@ -163,23 +163,8 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
         row = (
             (fitted(name, name_width), ink),
             ("  ", "text"),
-            *_fields([(column[side], "text") for column in columns], width - name_width - 2, gap=2),
+            (whole([column[side] for column in columns], width - name_width - 2, "  "), "text"),
         )
         bar = bar_of(rates[side] / (max(rates) or 1.0), width - width_of(row) - GAP)
         rows.append((*row, (f"{' ' * GAP}{bar}", ink)))
     return rows
-
-
-def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:
-    row: list[tuple[str, str]] = []
-    used = 0
-    for text, ink in fields:
-        between = gap if row else 0
-        if not text:
-            continue
-        if used + between + cell_len(text) > width:
-            row = row or [(fitted(text, width), ink)]
-            break
-        row += [(" " * between + text, ink)]
-        used += between + cell_len(text)
-    return tuple(row)
