@@ -1,6 +1,7 @@
 import csv
 import errno
 import os
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -84,6 +85,16 @@ def finished(folder, rows=ROWS, **changes):
         file.append(row)
     file.close()
     return folder / "s.csv"
+
+
+def resumed(folder, *rows, now=None, **changes):
+    """The file, once it was resumed and these rows have been added."""
+    file = open_file(folder, resume=True, **changes)
+    with closing(file):
+        file.started_on(now or started())
+        for row in rows:
+            file.append(row)
+    return file
 
 
 def described(folder):
@@ -213,9 +224,8 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, mo
         file.append(ROWS[2])
     monkeypatch.undo()
     file.close()
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[2])
-    resumed.close()
+    with closing(open_file(tmp_path, resume=True)) as again:
+        again.append(ROWS[2])
     assert read_rows(tmp_path / "s.csv") == [ROWS[0], ROWS[2]]
 
 
@@ -231,11 +241,7 @@ def test_a_full_disk_at_the_start_leaves_nothing_behind(tmp_path, monkeypatch):
 
 def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path):
     path = finished(tmp_path)
-    file = open_file(tmp_path, resume=True)
-    assert file.known == ROWS
-    file.started_on(started())
-    file.append(UNFINISHED[0])
-    file.close()
+    assert resumed(tmp_path, UNFINISHED[0]).known == ROWS
     assert read_rows(path) == [*ROWS, UNFINISHED[0]]
     assert path.read_text().count("round,cell") == 1
 
@@ -270,9 +276,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn):
     with path.open("ab") as file:
         file.write(torn)
     assert read_rows(path) == ROWS
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[0])
-    resumed.close()
+    resumed(tmp_path, ROWS[0])
     assert read_rows(path) == [*ROWS, ROWS[0]]
 
 
@@ -284,29 +288,20 @@ def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks)
     unknown = {"core_wait_pct": None} | ({"failure_kind": None} if lacks == 2 else {})
     before = [msgspec.structs.replace(row, **unknown) for row in ROWS]
     assert read_rows(path) == before
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[0])
-    resumed.append(ROWS[1])
-    resumed.close()
+    resumed(tmp_path, *ROWS[:2])
     assert read_rows(path) == [*before, *before[:2]]
     assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
 
 
 def test_rounds_may_be_added(tmp_path):
     finished(tmp_path)
-    more = msgspec.structs.replace(GRID, rounds=9)
-    file = open_file(tmp_path, resume=True, grid=more)
-    file.started_on(started())
-    file.close()
-    assert file.known == ROWS
+    assert resumed(tmp_path, grid=msgspec.structs.replace(GRID, rounds=9)).known == ROWS
     assert described(tmp_path).grid.rounds == 9
 
 
 def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
     finished(tmp_path)
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started(batch_size="32"))
-    file.close()
+    resumed(tmp_path, now=started(batch_size="32"))
 
 
 @pytest.mark.parametrize(
@@ -357,10 +352,8 @@ CPU = Device(kind="cpu", name="CPU, 2 threads")
 def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, reason):
     path = finished(tmp_path, [*ROWS, *UNFINISHED])
     before = described(tmp_path)
-    file = open_file(tmp_path, resume=True)
     with pytest.raises(UsageError, match=reason):
-        file.started_on(now)
-    file.close()
+        resumed(tmp_path, now=now)
     assert described(tmp_path) == before
     assert read_rows(path) == [*ROWS, *UNFINISHED]
 
@@ -380,19 +373,15 @@ def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, rea
 def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reason):
     """A CPU is named by its number of threads alone."""
     finished(tmp_path, **was)
-    file = open_file(tmp_path, resume=True, **now)
     with pytest.raises(UsageError, match=reason):
-        file.started_on(started())
-    file.close()
+        resumed(tmp_path, **now)
 
 
 def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
     file = open_file(tmp_path)
     file.append(ROWS[0])
     file.close()
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started())
-    file.close()
+    resumed(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -425,9 +414,7 @@ def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path):
     path = finished(tmp_path)
     with path.open("a") as file:
         file.write("0,9,10,80,0.5,,,,,,,,8,on,,\n")
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started())
-    file.close()
+    resumed(tmp_path)
     assert [row.cell for row in read_rows(path)] == [row.cell for row in ROWS]
 
 
@@ -437,10 +424,11 @@ def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
         open_file(tmp_path, resume=True)
     running.append(ROWS[0])
     running.close()
-    resumed = open_file(tmp_path, resume=True)
-    with pytest.raises(RecordingError, match="another sweep is writing it"):
+    with (
+        closing(open_file(tmp_path, resume=True)),
+        pytest.raises(RecordingError, match="another sweep is writing it"),
+    ):
         open_file(tmp_path, resume=True)
-    resumed.close()
 
 
 @pytest.mark.parametrize("name", ["s.csv", "s.json"])

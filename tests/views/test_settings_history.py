@@ -35,8 +35,12 @@ class Bench:
         return self.table.results(live=live)
 
 
-def test_the_first_steps_are_left_out_as_warm_up():
-    bench = Bench()
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+def test_the_first_steps_are_left_out_as_warm_up(bench):
     bench.train(WARMUP_STEPS, 900.0)
     assert bench.rows()[0].steps == 0
     assert bench.rows()[0].steps_per_s is None
@@ -48,8 +52,7 @@ def test_the_first_steps_are_left_out_as_warm_up():
     assert row.live
 
 
-def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
-    bench = Bench()
+def test_a_change_begins_a_row_named_by_what_differs_from_the_first(bench):
     bench.train(20)
     bench.change(pipelined="on")
     bench.train(20, 40.0)
@@ -64,30 +67,26 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
     assert [row.live for row in rows] == [False, False, True]
 
 
-def test_a_script_with_its_own_settings_is_named_so():
-    bench = Bench()
+def test_a_script_with_its_own_settings_is_named_so(bench):
     bench.train(20)
     assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
     bench.table.offered(bench.run.settings)
     assert bench.rows()[0].configuration == "as the script"
 
 
-def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that():
-    bench = Bench()
+def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that(bench):
     bench.table.offered({**bench.run.settings, "pipelined": "on"})
     assert bench.rows()[0].configuration == "pipelined=off"
 
 
-def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offers():
-    bench = Bench()
+def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offers(bench):
     bench.start()  # torchrun starts all ranks again: the row before has no steps
     assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
     bench.table.offered(bench.run.settings)
     assert bench.rows()[0].configuration == "as the script"
 
 
-def test_steps_still_on_the_device_count_in_the_row_before_the_change():
-    bench = Bench()
+def test_steps_still_on_the_device_count_in_the_row_before_the_change(bench):
     bench.train(10)
     in_flight = bench.run.steps(3)
     bench.change(pipelined="on")
@@ -97,8 +96,7 @@ def test_steps_still_on_the_device_count_in_the_row_before_the_change():
     assert [row.steps for row in bench.rows()] == [10 - WARMUP_STEPS + 3, 1]
 
 
-def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive():
-    bench = Bench()
+def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive(bench):
     bench.train(20)
     bench.change(batch_size="16")
     assert [row.number for row in bench.rows()] == [1, 2]
@@ -111,8 +109,7 @@ def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecuti
     ]
 
 
-def test_a_new_row_needs_no_new_warm_up():
-    bench = Bench()
+def test_a_new_row_needs_no_new_warm_up(bench):
     bench.train(20)
     bench.table.new_row()
     bench.train(4)
@@ -120,16 +117,14 @@ def test_a_new_row_needs_no_new_warm_up():
     assert bench.rows()[1].configuration == "as row 1"
 
 
-def test_a_new_row_during_warm_up_waits_for_the_rest_of_it():
-    bench = Bench()
+def test_a_new_row_during_warm_up_waits_for_the_rest_of_it(bench):
     bench.train(2)
     bench.table.new_row()
     bench.train(4)
     assert [row.steps for row in bench.rows()] == [1]
 
 
-def test_pauses_do_not_dilute_a_row():
-    bench = Bench()
+def test_pauses_do_not_dilute_a_row(bench):
     bench.train(40)
     bench.table.sample(gpu(bench.run.now_s - 0.1, gpu_util_pct=90.0))
     bench.run.wait(60.0)
@@ -143,8 +138,7 @@ def test_pauses_do_not_dilute_a_row():
 PREFETCHED = 9
 
 
-def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate():
-    bench = Bench()
+def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate(bench):
     bench.start(warmup_steps=PREFETCHED)
     bench.train(PREFETCHED, 10.0)  # it was faster than the start of the training
     bench.train(20, 75.0)
@@ -155,8 +149,7 @@ def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate():
     assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
 
 
-def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
-    bench = Bench()
+def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(bench):
     bench.train(20)
     bench.change(warmup_steps=17, data="loader")
     bench.train(17, 10.0)
@@ -172,8 +165,7 @@ def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
     assert [row.steps for row in bench.rows()] == [15, 40, 20]
 
 
-def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
-    bench = Bench()
+def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says(bench):
     bench.train(20)
     home = bench.run.change_and({"warmup_steps": 17}, pipelined="off")
     bench.table.go_on(home.segment)
@@ -182,16 +174,14 @@ def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
     assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
-def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained():
-    bench = Bench()
+def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained(bench):
     for peak_mib in (2000.0, 3000.0, 2500.0):
         bench.train(20)
         bench.table.sample(host(bench.run.now_s - 0.1, mem_peak_mib=peak_mib))
     assert bench.rows()[0].values["mem_peak_mib"] == 3000.0
 
 
-def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
-    bench = Bench()
+def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come(bench):
     bench.table.sample(gpu(BEGAN_S + 0.1, gpu_util_pct=1.0))  # in the warm-up
     bench.table.sample(gpu(BEGAN_S + 1.4, gpu_util_pct=80.0))  # ahead of its step
     bench.train(40)
@@ -202,8 +192,7 @@ def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they
     assert (row.values["gpu_util_pct"], row.values["cpu_pct"]) == (90.0, 150.0)
 
 
-def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count():
-    bench = Bench()
+def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count(bench):
     bench.train(40)
     bench.change(pipelined="on")
     for begin in (bench.change, lambda: bench.pause(2.0)):
@@ -215,8 +204,7 @@ def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not
     assert bench.rows()[-1].values["gpu_util_pct"] == 90.0
 
 
-def test_a_restarted_worker_never_counts_in_an_old_row():
-    bench = Bench()
+def test_a_restarted_worker_never_counts_in_an_old_row(bench):
     bench.train(20)
     bench.start(SETTINGS | {"pipelined": "on"})
     bench.train(20)
@@ -227,16 +215,14 @@ def test_a_restarted_worker_never_counts_in_an_old_row():
     ]
 
 
-def test_another_workload_is_named():
-    bench = Bench()
+def test_another_workload_is_named(bench):
     bench.train(20)
     bench.start(SETTINGS, "augment")
     bench.train(20)
     assert bench.rows()[1].configuration == "workload=augment"
 
 
-def test_percentiles_cover_the_latest_steps_and_rates_cover_all():
-    bench = Bench()
+def test_percentiles_cover_the_latest_steps_and_rates_cover_all(bench):
     bench.train(WARMUP_STEPS)
     bench.train(100, 900.0)
     bench.train(RESERVOIR, 10.0)
@@ -245,8 +231,7 @@ def test_percentiles_cover_the_latest_steps_and_rates_cover_all():
     assert row.steps_per_s == pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
 
 
-def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
-    bench = Bench()
+def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers(bench):
     bench.train(10)
     for index in range(MOST_ROWS + 20):
         bench.change(batch_size=str(8 + index))
@@ -259,8 +244,7 @@ def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
     assert rows[1].configuration == "batch_size=29"  # the oldest but the first were dropped
 
 
-def test_a_row_that_stands_still_is_the_same_object():
-    bench = Bench()
+def test_a_row_that_stands_still_is_the_same_object(bench):
     bench.train(20)
     bench.change(pipelined="on")
     before = bench.rows()[0]
@@ -269,8 +253,7 @@ def test_a_row_that_stands_still_is_the_same_object():
     assert not bench.rows(live=False)[1].live
 
 
-def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
-    bench = Bench()
+def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps(bench):
     bench.train(20)
     for value in ("on", "off", "on"):
         bench.run.change(pipelined=value)  # a block's: the table does not see it
@@ -294,14 +277,12 @@ def test_before_the_first_worker_there_is_no_row_to_go_on_with():
     assert table.results(live=True) == ()
 
 
-def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
-    bench = Bench()
+def test_the_host_time_of_a_row_is_the_mean_of_its_steps(bench):
     bench.train(20)
     assert bench.rows()[0].values["host_ms"] == pytest.approx(2.0)
 
 
-def test_the_percentiles_are_those_of_a_rows_own_steps():
-    bench = Bench()
+def test_the_percentiles_are_those_of_a_rows_own_steps(bench):
     bench.train(WARMUP_STEPS, 900.0)
     for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0):
         bench.train(1, step_ms)
@@ -309,8 +290,7 @@ def test_the_percentiles_are_those_of_a_rows_own_steps():
     assert (row.step_ms_p50, row.step_ms_p95) == pytest.approx((30.0, 48.0))
 
 
-def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are_its_own():
-    bench = Bench()
+def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are_its_own(bench):
     bench.train(WARMUP_STEPS, 125.0)
     began_s = bench.run.now_s
     bench.train(4, 125.0)
@@ -319,16 +299,14 @@ def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are
     assert bench.rows()[0].values["cpu_pct"] == 20.0
 
 
-def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it():
-    bench = Bench()
+def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it(bench):
     bench.train(WARMUP_STEPS + 1, 125.0)
     bench.table.sample(host(bench.run.now_s + 0.125, 150.0))
     bench.train(1, 125.0)
     assert bench.rows()[0].values["cpu_pct"] == 150.0
 
 
-def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
-    bench = Bench()
+def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept(bench):
     bench.train(WARMUP_STEPS + 1)
     for number in range(1025):
         bench.table.sample(host(bench.run.now_s + 0.001 * (number + 1), 100.0 if number else 900.0))
@@ -350,8 +328,7 @@ def metered(bench, seconds, offset_j=0.0):
         bench.train(20, 50.0)  # 8 samples a step
 
 
-def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty():
-    bench = Bench()
+def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 10)
     energy = bench.rows()[0].energy
@@ -359,8 +336,7 @@ def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty():
     assert energy.joules / 1000 < energy.within_j < energy.joules / 50  # of 9 s, ticks of 0.1 s
 
 
-def test_no_figure_follows_from_less_than_two_seconds():
-    bench = Bench()
+def test_no_figure_follows_from_less_than_two_seconds(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 2)
     assert bench.rows()[0].energy is None
@@ -368,8 +344,7 @@ def test_no_figure_follows_from_less_than_two_seconds():
     assert bench.rows()[0].energy is not None
 
 
-def test_each_setting_has_its_own_energy_and_a_pause_is_in_none():
-    bench = Bench()
+def test_each_setting_has_its_own_energy_and_a_pause_is_in_none(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 5)
     bench.change(batch_size="16")
@@ -382,15 +357,13 @@ def test_each_setting_has_its_own_energy_and_a_pause_is_in_none():
     assert second == pytest.approx(first)
 
 
-def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_made_up():
-    bench = Bench()
+def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_made_up(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 4, offset_j=1e6)
     metered(bench, 4)
     assert bench.rows()[0].energy.joules == pytest.approx(WATTS / 160)
 
 
-def test_without_samples_or_a_counter_no_energy_is_known():
-    bench = Bench()
+def test_without_samples_or_a_counter_no_energy_is_known(bench):
     bench.train(200)
     assert bench.rows()[0].energy is None

@@ -13,6 +13,11 @@ from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S,
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
 
+@pytest.fixture
+def ticks():
+    return Ticks(BEGAN_S)
+
+
 def trained(durations_ms, *, began_s=BEGAN_S, warmup=0):
     """Steps back to back from the run's begin; all are known up to the last."""
     run = Trainer(began_s)
@@ -97,8 +102,7 @@ def test_idle_ticks_are_a_measured_zero_without_times():
     assert ticks.series().of("step_ms")[1:] == (None, None)
 
 
-def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it():
-    ticks = Ticks(BEGAN_S)
+def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it(ticks):
     ticks.begin(BEGAN_S - TICK_S)
     ticks.step(step(1, BEGAN_S + 0.45))
     ticks.cover(BEGAN_S + 0.49)
@@ -107,8 +111,7 @@ def test_a_tick_is_absent_until_it_is_known_what_was_trained_in_it():
     assert ticks.series().at_s == (0.5,)
 
 
-def test_before_a_worker_is_ready_only_samples_are_known():
-    ticks = Ticks(BEGAN_S)
+def test_before_a_worker_is_ready_only_samples_are_known(ticks):
     for tick in range(8):
         ticks.read(gpu(BEGAN_S + tick / 4, gpu_util_pct=10.0 * tick))
         ticks.read(host(BEGAN_S + tick / 4, cpu_pct=100.0))
@@ -121,8 +124,7 @@ def test_before_a_worker_is_ready_only_samples_are_known():
     assert series.of("cpu_pct") == (100.0, 100.0, 100.0)
 
 
-def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not():
-    ticks = Ticks(BEGAN_S)
+def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not(ticks):
     ticks.read(host(BEGAN_S + 0.1, core_wait_pct=10.0))
     ticks.read(host(BEGAN_S + 0.3, core_wait_pct=20.0))
     ticks.read(HostReading(at_s=BEGAN_S + 0.6, values={"own_rss_mib": 60.0}))
@@ -131,22 +133,19 @@ def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not():
     assert "own_rss_mib" not in ticks.series().values
 
 
-def test_a_tick_in_progress_is_not_shown():
-    ticks = Ticks(BEGAN_S)
+def test_a_tick_in_progress_is_not_shown(ticks):
     ticks.read(gpu(BEGAN_S + 1.6, gpu_util_pct=50.0))
     assert ticks.series() == Series(tick_s=TICK_S)
 
 
-def test_a_sample_from_before_the_newest_is_still_shown():
-    ticks = Ticks(BEGAN_S)
+def test_a_sample_from_before_the_newest_is_still_shown(ticks):
     ticks.read(gpu(BEGAN_S + 2.1, gpu_util_pct=50.0))
     ticks.read(host(BEGAN_S + 0.6, cpu_pct=100.0))
     assert ticks.series().at_s == (1.0, 1.5, 2.0)
     assert ticks.series().of("cpu_pct") == (100.0, None, None)
 
 
-def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained():
-    ticks = Ticks(BEGAN_S)
+def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained(ticks):
     ticks.begin(BEGAN_S - TICK_S)
     for tick in range(4):
         ticks.read(gpu(BEGAN_S + tick * TICK_S, gpu_util_pct=50.0))
@@ -155,24 +154,21 @@ def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained():
     assert ticks.series().of("steps_per_s") == (0.0, 0.0, None)
 
 
-def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown():
-    ticks = Ticks(BEGAN_S)
+def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown(ticks):
     ticks.begin(BEGAN_S - TICK_S)
     ticks.step(step(1, BEGAN_S + 1.0, step_ms=4000.0))
     ticks.cover(BEGAN_S + 1.0)
     assert ticks.series().of("steps_per_s") == pytest.approx((0.25, 0.25))
 
 
-def test_a_step_without_a_duration_counts_once():
-    ticks = Ticks(BEGAN_S)
+def test_a_step_without_a_duration_counts_once(ticks):
     ticks.begin(BEGAN_S - TICK_S)
     ticks.step(step(1, BEGAN_S + 0.25, step_ms=0.0))
     ticks.cover(BEGAN_S + 1.0)
     assert ticks.series().of("steps_per_s") == (2.0, 0.0)
 
 
-def test_nan_never_reaches_a_chart():
-    ticks = Ticks(BEGAN_S)
+def test_nan_never_reaches_a_chart(ticks):
     ticks.read(gpu(BEGAN_S + 0.1, gpu_util_pct=float("nan"), power_w=float("inf")))
     ticks.cover(BEGAN_S + 0.5)
     assert ticks.series().at_s == (0.5,)
@@ -283,8 +279,7 @@ def test_a_long_silence_costs_no_more_than_what_is_kept():
     assert ticks.series().of("steps_per_s")[-KEPT:] == (0.0,) * KEPT
 
 
-def test_what_no_panel_shows_over_time_is_not_kept():
-    ticks = Ticks(BEGAN_S)
+def test_what_no_panel_shows_over_time_is_not_kept(ticks):
     ticks.read(gpu(BEGAN_S + 0.1, temperature_c=51.0, sm_occupancy_pct=24.0, throttle="none"))
     ticks.read(gpu(BEGAN_S + 0.6, temperature_c=51.0))
     assert ticks.series().values == {"temperature_c": (51.0,)}
