@@ -139,19 +139,32 @@ def test_a_pause_after_a_step_that_was_only_counted_begins_then(run):
 
 
 def test_a_pause_is_recorded_as_idle(run):
-    items = [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)],
+        close_s=run.now_s,
+    )
     assert [row.steps for row in rows] == [10, 0, 0, 10]
 
 
 def test_a_row_has_its_seconds_of_training():
     run = Trainer(BEGAN_S + 0.25)
-    items = [run.start(), *run.steps(10), run.pause(), run.wait(0.5), run.resume(), *run.steps(5)]
-    run.now_s += 0.25
-    items += [run.change(batch_size="16"), *run.steps(5)]
-    run.now_s += 0.25
-    items += [run.start(), *run.steps(5)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(10),
+            run.pause(),
+            run.wait(0.5),
+            run.resume(),
+            *run.steps(5),
+            *run.silent(0.25),
+            run.change(batch_size="16"),
+            *run.steps(5),
+            *run.silent(0.25),
+            run.start(),
+            *run.steps(5),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.ended_s - BEGAN_S for row in rows] == [0.5, 1, 1.5, 1.75, 2, 2.25, 2.5]
     assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
 
@@ -166,23 +179,27 @@ def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it(run
     pause = run.say(paused(BEGAN_S + 0.1, after_step=2))  # the host runs ahead of the device
     silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
               for at_s in (0.2, 0.8)]  # fmt: skip
-    items = [items[0], pause, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [items[0], pause, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)],
+        close_s=run.now_s,
+    )
     assert sum(row.train_s for row in rows) == pytest.approx(2 * 1.1 + 0.05)
 
 
 def test_a_change_before_the_first_step_is_a_switch_too(run):
-    items = [run.start()]
-    run.now_s += 0.4
-    rows = fold([*items, run.change(batch_size="16"), *run.steps(2)], close_s=run.now_s)
+    rows = fold(
+        [run.start(), *run.silent(0.4), run.change(batch_size="16"), *run.steps(2)],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.steps, row.train_s) for row in rows] == [
         (1, 0, 0), (1, 2, pytest.approx(0.1)),
     ]  # fmt: skip
 
 
 def test_a_change_cuts_the_row_where_the_last_step_before_it_finished(run):
-    items = [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)], close_s=run.now_s
+    )
     assert [row.segment for row in rows] == [0, 0, 1]
     assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
     assert [row.steps for row in rows] == [10, 4, 6]
@@ -190,10 +207,16 @@ def test_a_change_cuts_the_row_where_the_last_step_before_it_finished(run):
 
 
 def test_a_switch_is_in_no_row_with_steps(run):
-    items = [run.start(), *run.steps(24)]  # for 1.2 s
-    run.now_s += 0.26
-    items += [run.change(batch_size="16"), *run.steps(25, 20.0)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(24),  # for 1.2 s
+            *run.silent(0.26),
+            run.change(batch_size="16"),
+            *run.steps(25, 20.0),
+        ],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.steps) for row in rows] == [
         (0, 10), (0, 10), (0, 4), (1, 0), (1, 2), (1, 23),
     ]  # fmt: skip
@@ -204,9 +227,13 @@ def test_a_switch_is_in_no_row_with_steps(run):
 
 
 def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(run):
-    items = [run.start(), *run.steps(20)]
-    run.now_s += 2.0
-    items += [run.change(data="loader"), *run.steps(40)]
+    items = [
+        run.start(),
+        *run.steps(20),
+        *run.silent(2.0),
+        run.change(data="loader"),
+        *run.steps(40),
+    ]
     moments = [tick / 5 for tick in range(1, 18)]
     items += [gpu(BEGAN_S + at_s, gpu_util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
     rows = fold(in_order(items), close_s=run.now_s)[2:]
@@ -221,10 +248,16 @@ def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(
 
 
 def test_a_very_short_switch_has_no_row(run):
-    items = [run.start(), *run.steps(14)]
-    run.now_s += 0.9 * SWITCH_S
-    items += [run.change(pipelined="on"), *run.steps(12)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(14),
+            *run.silent(0.9 * SWITCH_S),
+            run.change(pipelined="on"),
+            *run.steps(12),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.segment for row in rows] == [0, 0, 1, 1]
     assert all(row.steps for row in rows)
 
@@ -243,9 +276,18 @@ def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
 
 
 def test_a_change_during_a_long_pause_revises_no_row(run):
-    items = [run.start(), *run.steps(5), run.pause(), run.wait(3.0)]
-    items += [run.change(batch_size="16"), run.resume(), *run.steps(5)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(5),
+            run.pause(),
+            run.wait(3.0),
+            run.change(batch_size="16"),
+            run.resume(),
+            *run.steps(5),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.segment for row in rows] == sorted(row.segment for row in rows)
     assert sum(row.steps for row in rows if row.segment == 1) == 5
 
@@ -265,10 +307,18 @@ def test_settings_that_no_step_was_trained_under_get_no_row(run):
 
 
 def test_a_restart_begins_a_new_segment_and_counts_steps_anew(run):
-    items = [run.start(), *run.steps(10), run.change(pipelined="on"), *run.steps(10)]
-    run.now_s += 1.0
-    items += [run.start(), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(10),
+            run.change(pipelined="on"),
+            *run.steps(10),
+            *run.silent(1.0),
+            run.start(),
+            *run.steps(10),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.segment for row in rows] == [0, 1, 1, 1, 2]
     assert [row.step for row in rows] == [10, 20, 20, 20, 10]
     assert rows[-1].settings["pipelined"] == "off"
@@ -291,8 +341,9 @@ def test_a_rows_percentiles_are_those_of_its_steps(run):
 
 
 def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen(run):
-    items = [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5), *run.steps(10)], close_s=run.now_s
+    )
     assert [one.uuid for one in rows[0].gpus] == ["GPU-1111"]
 
 
@@ -312,10 +363,10 @@ def test_two_steps_that_finish_at_once_under_different_settings_have_a_row_each(
 
 
 def test_another_worker_begins_without_steps_and_without_a_loss(run):
-    items = [run.start(), *run.steps(10)]
-    run.now_s += 0.5
-    items += [run.start(), run.wait(0.5), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [run.start(), *run.steps(10), *run.silent(0.5), run.start(), run.wait(0.5), *run.steps(10)],
+        close_s=run.now_s,
+    )
     assert [(row.step, row.values.get("loss")) for row in rows] == [
         (10, 1 / 10), (10, 1 / 10), (0, None), (10, 1 / 10),
     ]  # fmt: skip
@@ -329,8 +380,7 @@ def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses, run):
 
 
 def test_a_loss_appears_in_the_row_of_its_step_and_not_before(run):
-    items = [run.start(), *run.steps(20)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold([run.start(), *run.steps(20)], close_s=run.now_s)
     assert [row.values.get("loss") for row in rows] == [1 / 10, 1 / 20]
 
 
@@ -454,9 +504,16 @@ def test_what_loader_workers_report_is_the_newest_in_the_row(run):
 
 def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart():
     run = Trainer(BEGAN_S + 0.6)
-    items = [run.start(), *(making(report, 5) for report in run.steps(9, 100.0))]
-    items += [run.start(), run.wait(0.4), *run.steps(6, 100.0)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *(making(report, 5) for report in run.steps(9, 100.0)),
+            run.start(),
+            run.wait(0.4),
+            *run.steps(6, 100.0),
+        ],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.values.get("skipped_samples")) for row in rows] == [
         (0, None),
         (0, 5),
