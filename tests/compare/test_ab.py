@@ -9,6 +9,7 @@ from gpudash.compare.lengths import FEWEST_PAIRS
 from gpudash.compare.paired_t import block_order
 from gpudash.protocol.commands import Change
 from gpudash.protocol.readings import HostReading
+from tests.having import having
 from tests.lives import in_process
 from tests.scripted_run import host
 from tests.scripted_worker import Conducted, Worker
@@ -86,9 +87,16 @@ def test_the_estimate_is_shown_from_the_first_pair_on_and_an_interval_from_the_f
     question = pipelined(pairs=6, precision=0.001)
     done = conduct(question, step_ms=faster(1.25, noise=(1.0, 1.02, 0.98, 1.01)))
     shown = done.experiment.shown()
-    assert (shown.lever, shown.a, shown.b) == ("pipelined", "off", "on")
-    assert (shown.pairs, shown.planned_pairs) == (0, 6)
-    assert (shown.change, shown.low, shown.high) == (None, None, None)
+    assert shown == having(
+        lever="pipelined",
+        a="off",
+        b="on",
+        pairs=0,
+        planned_pairs=6,
+        change=None,
+        low=None,
+        high=None,
+    )
     assert (shown.of("steps_per_s"), shown.of("host_ms")) == ((None, None), (None, None))
     while done.experiment.shown().pairs < 1:
         done.turn()
@@ -115,9 +123,9 @@ def test_batch_sizes_cannot_be_compared_if_samples_are_unknown():
     conducted = conduct(Question(lever="batch_size", a="8", b="16", pairs=4))
     conducted.worker.samples = lambda _settings: None
     conducted.run()
-    comparison = conducted.experiment
-    assert (comparison.verdict, comparison.found) == (None, None)
-    assert comparison.failure == "it is not known how many samples a step has"
+    assert conducted.experiment == having(
+        verdict=None, found=None, failure="it is not known how many samples a step has"
+    )
 
 
 def test_equal_settings_show_no_difference():
@@ -282,8 +290,9 @@ def test_ended_by_the_user_it_keeps_what_was_measured_if_that_has_an_interval(
     shown = done.run().experiment.shown()
     assert shown.pairs == pairs  # what the training had still under way does not count
     if not is_enough:
-        assert shown.verdict is None
-        assert shown.failure == f"ended after {pairs} pairs, too few for a verdict"
+        assert shown == having(
+            verdict=None, failure=f"ended after {pairs} pairs, too few for a verdict"
+        )
     else:
         assert shown.failure is None
         assert done.experiment.cut_short

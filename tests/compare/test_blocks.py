@@ -10,6 +10,7 @@ from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, MeasuredBlock,
 from gpudash.protocol.commands import Block, Blocks, Change
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Timed
 from gpudash.ranks.normalise import Normaliser
+from tests.having import having
 from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
@@ -91,10 +92,13 @@ def test_a_block_is_the_sum_of_its_steps_without_its_warm_up_and_the_last():
     bench.finished(900.0, 800.0, 50.0, 40.0, 1.0)
     bench.left(after_step=6)
     (block,) = bench.outcomes
-    assert block.number == 5
-    assert (block.steps, block.samples) == (2, 16)
-    assert block.busy_s == pytest.approx(0.090)
-    assert block.ms_per_sample == pytest.approx(90.0 / 16)
+    assert block == having(
+        number=5,
+        steps=2,
+        samples=16,
+        busy_s=pytest.approx(0.090),
+        ms_per_sample=pytest.approx(90.0 / 16),
+    )
     assert block.of("host_ms") == 2.0
 
 
@@ -407,9 +411,11 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     truth = list(expected(blocks, records))
     assert [one.number for one in measured] == [number for number, _ in truth]
     for one, (_, kept) in zip(measured, truth, strict=True):
-        assert one.steps == len(kept)
-        assert one.samples == sum(step.samples for step in kept)
-        assert one.busy_s == pytest.approx(sum(step.step_ms for step in kept) / 1e3)
+        assert one == having(
+            steps=len(kept),
+            samples=sum(step.samples for step in kept),
+            busy_s=pytest.approx(sum(step.step_ms for step in kept) / 1e3),
+        )
     refused = [one.number for one in outcomes if isinstance(one, NotRun)]
     assert refused == [record.block for record in records if isinstance(record, Refused)]
     assert log.over is not None

@@ -7,6 +7,7 @@ from gpudash.compare.paired_t import estimate
 from gpudash.compare.sweep.grid import BlockRow, Grid, Sweep, whole_rounds
 from gpudash.compare.sweep.table import cell
 from gpudash.protocol.commands import Change
+from tests.having import having
 from tests.scripted_run import gpu, host
 from tests.scripted_worker import Conducted, Worker
 
@@ -130,12 +131,12 @@ def test_each_variant_is_compared_with_the_first_of_its_row_round_by_round():
     for row, samples in zip(results, (8, 16, 4096), strict=True):
         first, second = row
         one_ms = step_ms(BASE | {"batch_size": str(samples)})
-        assert first.steps_per_s == pytest.approx(1e3 / one_ms)
-        assert first.samples_per_s == pytest.approx(samples * 1e3 / one_ms)
-        assert first.change is None
-        assert second.change == pytest.approx(0.25)
-        assert second.low == pytest.approx(0.25)
-        assert second.host_ms == 2.0
+        assert first == having(
+            steps_per_s=pytest.approx(1e3 / one_ms),
+            samples_per_s=pytest.approx(samples * 1e3 / one_ms),
+            change=None,
+        )
+        assert second == having(change=pytest.approx(0.25), low=pytest.approx(0.25), host_ms=2.0)
 
 
 def known_row(turn, cell, cost_ms, **values):
@@ -321,8 +322,7 @@ def test_another_change_ends_it_and_the_block_it_cut_off_is_not_kept(turns):
     done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
     sweep, rows = done.sweep, done.rows
-    assert sweep.failure == "another change ended it"
-    assert sweep.failures == {}
+    assert sweep == having(failure="another change ended it", failures={})
     assert all(row.steps >= GRID.min_steps for row in rows)
     assert sweep.blocks_done == len(rows) < 18
 
@@ -345,8 +345,9 @@ def test_a_round_is_complete_without_cells_that_failed_by_then():
 
 def test_a_lever_is_varied_where_every_cell_sets_it():
     assert GRID.varied == {"batch_size", "pipelined"}
-    some = msgspec.structs.replace(GRID, rows=({},), columns=({"loss": "a"}, {"data": "cached"}))
-    assert some.varied == set()
+    assert msgspec.structs.replace(
+        GRID, rows=({},), columns=({"loss": "a"}, {"data": "cached"})
+    ) == having(varied=set())
 
 
 def test_a_sweep_resumed_runs_only_what_is_missing():

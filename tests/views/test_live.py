@@ -20,6 +20,7 @@ from gpudash.views.live import (
     STALL_S,
     LiveView,
 )
+from tests.having import having
 from tests.lives import failed, paused, resumed, said, starting, stopped
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
@@ -51,32 +52,44 @@ def watched():
 
 def test_before_the_worker_is_ready_the_status_says_what_it_waits_for():
     watched = Watched(Plan(workload="encdec", settings={"batch_size": "4"}, steps=200))
-    shown = watched.now()
-    assert (shown.state, shown.status, shown.workload) == ("starting", "starting", "encdec")
-    assert shown.settings == {"batch_size": "4"}
-    assert shown.planned_steps == 200
-    assert shown.steps_per_s is None
-    shown = watched.feed(Status(text="loading torch")).now()
-    assert (shown.state, shown.status) == ("starting", "loading torch")
+    assert watched.now() == having(
+        state="starting",
+        status="starting",
+        workload="encdec",
+        settings={"batch_size": "4"},
+        planned_steps=200,
+        steps_per_s=None,
+    )
+    assert watched.feed(Status(text="loading torch")).now() == having(
+        state="starting", status="loading torch"
+    )
 
 
 def test_at_the_begin_nothing_has_been_counted():
-    shown = Watched().now()
-    assert (shown.elapsed_s, shown.total_steps, shown.total_samples) == (0.0, 0, 0)
-    assert shown.skipped_samples == 0
+    assert Watched().now() == having(
+        elapsed_s=0.0, total_steps=0, total_samples=0, skipped_samples=0
+    )
     watched = Watched()
     assert watched.feed(watched.run.start()).now().training_s == 0.0
 
 
 def test_a_training_is_shown_with_its_rates_counts_and_loss():
     shown = Watched().trained().now()
-    assert (shown.state, shown.status) == ("training", "")
-    assert (shown.worker_pid, shown.device, shown.settings) == (42, DEVICE, SETTINGS)
-    assert (shown.total_steps, shown.total_samples, shown.loss) == (40, 320, 1 / 40)
-    assert shown.steps_per_s == pytest.approx(20.0)
-    assert shown.samples_per_s == pytest.approx(160.0)
-    assert (shown.step_ms_p50, shown.step_ms_p95) == (50.0, 50.0)
-    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown == having(
+        state="training",
+        status="",
+        worker_pid=42,
+        device=DEVICE,
+        settings=SETTINGS,
+        total_steps=40,
+        total_samples=320,
+        loss=1 / 40,
+        steps_per_s=pytest.approx(20.0),
+        samples_per_s=pytest.approx(160.0),
+        step_ms_p50=50.0,
+        step_ms_p95=50.0,
+        elapsed_s=pytest.approx(2.0),
+    )
     assert shown.series.of("steps_per_s")[1:] == pytest.approx((20.0,) * 3)
     assert shown.notes == ("8 loader workers",)
     assert [phase.name for phase in shown.phases] == ["forward"]
@@ -84,9 +97,9 @@ def test_a_training_is_shown_with_its_rates_counts_and_loss():
 
 def test_a_change_is_pending_until_the_worker_answers_and_then_marked(watched):
     watched.feed(Change(id=7, settings={"batch_size": "16"}))
-    shown = watched.now()
-    assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
-    assert shown.status == "switching batch_size to 16 …"
+    assert watched.now() == having(
+        state="switching", pending={"batch_size": "16"}, status="switching batch_size to 16 …"
+    )
     shown = watched.feed(watched.run.change(batch_size="16")).now()
     assert (shown.state, shown.pending, shown.status) == ("training", {}, "")
     assert shown.settings["batch_size"] == "16"
@@ -100,24 +113,25 @@ def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for
     first = "first step with batch_size 8192: 14 s so far"
     assert watched.now(14.0).status == first
     watched.feed(Change(id=8, settings={"batch_size": "16384"}))
-    shown = watched.now(14.0)
-    assert (shown.state, shown.status) == ("switching", f"{first}; then batch_size to 16384")
+    assert watched.now(14.0) == having(
+        state="switching", status=f"{first}; then batch_size to 16384"
+    )
     watched.feed(watched.run.change(batch_size="16384"), watched.run.step(9e3))
     assert watched.now(14.0).status == ""
 
 
 def test_a_refused_change_is_explained_until_something_else_happens(watched):
     watched.feed(Change(id=7, settings={"batch_size": "99999"}))
-    shown = watched.feed(
+    assert watched.feed(
         Refused(
             answers=(7,),
             kind="bad_setting",
             changes={"batch_size": "99999"},
             reason="batch_size=99999: too large",
         )
-    ).now()
-    assert (shown.state, shown.pending) == ("training", {})
-    assert shown.status_line == "training – refused: batch_size=99999: too large"
+    ).now() == having(
+        state="training", pending={}, status_line="training – refused: batch_size=99999: too large"
+    )
     assert watched.feed(watched.run.pause()).now().status == "paused"
 
 
@@ -133,13 +147,11 @@ def test_what_is_refused_before_the_first_step_does_not_hide_what_the_start_is_a
 
 def test_a_paused_training_stands_still_and_comes_back(watched):
     shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
-    assert (shown.state, shown.status) == ("paused", "paused")
-    assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
+    assert shown == having(state="paused", status="paused", steps_per_s=0.0, step_ms_p50=None)
     assert shown.series.of("steps_per_s")[-2:] == (0.0, 0.0)
     assert shown.series.of("step_ms")[-1] is None
     shown = watched.feed(watched.run.resume()).now()
-    assert shown.state == "training"
-    assert shown.steps_per_s == pytest.approx(20.0)
+    assert shown == having(state="training", steps_per_s=pytest.approx(20.0))
     marks = [("asked", "paused"), ("asked", "resumed")]
     assert [(mark.kind, mark.label) for mark in shown.markers] == marks
 
@@ -156,9 +168,13 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert shown.steps_per_s < 1
     assert shown.series.of("steps_per_s")[-1] == 0.0
     shown = watched.feed(watched.run.resume()).now()
-    assert (shown.state, shown.status, shown.doing) == ("training", "", None)
-    assert shown.steps_per_s == pytest.approx(20.0)
-    assert shown.steps_since_break == steps
+    assert shown == having(
+        state="training",
+        status="",
+        doing=None,
+        steps_per_s=pytest.approx(20.0),
+        steps_since_break=steps,
+    )
     assert [(one.at_s, one.kind, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
     assert shown.asides == shown.markers
 
@@ -174,8 +190,9 @@ def test_short_evaluations_leave_the_time_axis_to_others(watched):
 
 def test_a_notice_outlives_an_evaluation():
     watched = Watched().trained().feed(Notice(text="the disk is full"))
-    shown = watched.feed(paused(watched.run.now_s, why="evaluation")).now()
-    assert shown.status_line == "evaluating – the disk is full"
+    assert watched.feed(paused(watched.run.now_s, why="evaluation")).now() == having(
+        status_line="evaluating – the disk is full"
+    )
     assert watched.feed(watched.run.resume()).now().status_line == "training – the disk is full"
 
 
@@ -254,8 +271,7 @@ def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
         for one in watched.run.steps(5)
     ]
     watched.feed(*uncounted, paused(watched.run.now_s))
-    shown = watched.now()
-    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, None)
+    assert watched.now() == having(steps_per_s=0.0, samples_per_s=None)
 
 
 def test_a_stuck_training_is_drawn_as_standing_still(watched):
@@ -266,8 +282,9 @@ def test_a_stuck_training_is_drawn_as_standing_still(watched):
 
 def test_the_end_is_shown_with_the_time_it_took(watched):
     shown = watched.feed(watched.run.finish()).now(later_s=60.0)
-    assert (shown.state, shown.status) == ("finished", "finished after 40 steps")
-    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown == having(
+        state="finished", status="finished after 40 steps", elapsed_s=pytest.approx(2.0)
+    )
     assert not shown.results[0].live
 
 
@@ -297,18 +314,21 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     watched = Watched()
     watched.run.now_s += 5.0
     assert watched.now().training_s is None
-    shown = watched.trained().now()
-    assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
+    assert watched.trained().now() == having(
+        training_s=pytest.approx(2.0), elapsed_s=pytest.approx(7.0)
+    )
     watched.feed(starting(watched.run.now_s, PLAN))
     assert watched.now().training_s is None
-    shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
-    assert shown.training_s == pytest.approx(1.0)
+    assert watched.trained(20).feed(watched.run.finish()).now(later_s=60.0) == having(
+        training_s=pytest.approx(1.0)
+    )
 
 
 def test_a_notice_stays_until_the_next_change_of_state(watched):
     watched.feed(Notice(text="the recording ended: disk full"))
-    shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
-    assert shown.status_line == "training – the recording ended: disk full"
+    assert watched.feed(
+        *watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)
+    ).now() == having(status_line="training – the recording ended: disk full")
     changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == ""
 
@@ -324,20 +344,18 @@ def test_notes_are_those_of_the_settings_in_force(watched):
 
 def test_going_back_after_out_of_memory_is_explained(watched):
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
-    shown = watched.feed(
+    assert watched.feed(
         Refused(answers=(7,), kind="bad_setting", changes={"batch_size": "4096"}, reason=reason),
         watched.run.change(batch_size="8"),
         *watched.run.steps(3),
-    ).now()
-    assert shown.status_line == f"training – refused: {reason}"
+    ).now() == having(status_line=f"training – refused: {reason}")
 
 
 def test_a_failure_says_what_happened(watched):
     watched.feed(Change(id=7, settings={"batch_size": "4096"}))
-    shown = watched.feed(failed(watched.run.now_s, "The GPU is full.", "out_of_memory")).now()
-    assert shown.state == "failed"
-    assert shown.status == "The GPU is full"
-    assert shown.pending == {}
+    assert watched.feed(
+        failed(watched.run.now_s, "The GPU is full.", "out_of_memory")
+    ).now() == having(state="failed", status="The GPU is full", pending={})
 
 
 def test_a_run_ended_on_purpose_is_stopped(watched):
@@ -351,8 +369,7 @@ def test_the_time_stands_still_once_the_run_has_ended(end, watched):
         watched.feed(failed(watched.run.now_s, "The worker is gone."))
     else:
         watched.feed(stopped(watched.run.now_s))
-    shown = watched.now(later_s=60.0)
-    assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
+    assert watched.now(later_s=60.0) == having(state=end, elapsed_s=2.0, training_s=2.0)
     watched.feed(starting(watched.run.now_s + 70.0, PLAN))
     assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
@@ -361,16 +378,15 @@ def test_a_restart_keeps_the_past_and_mixes_nothing(watched):
     watched.feed(watched.run.pause())
     plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
     watched.feed(starting(watched.run.now_s, plan))
-    shown = watched.now()
-    assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
-    assert shown.worker_pid is None
+    assert watched.now() == having(
+        state="starting", status="restarting", total_steps=0, worker_pid=None
+    )
     watched.run.now_s += 2.0
     start = watched.run.start(plan.settings)
     shown = watched.feed(start, *watched.run.steps(40, 100.0)).now()
     assert [row.steps for row in shown.results] == [35, 35]
     assert [row.live for row in shown.results] == [False, True]
-    assert shown.total_steps == 40
-    assert shown.steps_per_s == pytest.approx(10.0)
+    assert shown == having(total_steps=40, steps_per_s=pytest.approx(10.0))
     assert shown.markers[-1].label == "restart"
     rates = shown.series.of("steps_per_s")
     assert rates[1:4] == pytest.approx((20.0,) * 3)
@@ -444,8 +460,7 @@ def test_no_joules_are_of_ranks_that_share_a_gpu_or_of_a_process_that_has_severa
             now_s = watched.run.now_s
             watched.feed(gpu(now_s, energy_j=400.0 * second), *watched.run.steps(20, 50.0))
         (row,) = watched.now().results
-        assert row.samples_per_s == pytest.approx(160.0 * ranks)
-        assert row.energy is None
+        assert row == having(samples_per_s=pytest.approx(160.0 * ranks), energy=None)
 
 
 def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
@@ -551,10 +566,14 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own(watched)
     resting = msgspec.structs.replace(row, live=False)
     for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
         shown = block(watched, number, pipelined=value).now()
-        assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
-        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs"
-        assert shown.results == (resting,)
-        assert shown.notes == before.notes
+        assert shown == having(
+            state="training",
+            settings=SETTINGS,
+            pending={},
+            status="A/B: pipelined off or on, 3 of 40 pairs",
+            results=(resting,),
+            notes=before.notes,
+        )
         assert labels(shown) == ["A/B"]
     shown = home(watched, pipelined="off").now()
     assert (shown.settings, shown.status) == (SETTINGS, "")
@@ -735,8 +754,7 @@ def test_a_restart_within_blocks_ends_them(watched):
     block(watched.feed(comparison(3)), 0, pipelined="on")
     watched.feed(comparison(40, verdict=VERDICT))
     watched.feed(starting(watched.run.now_s, PLAN))
-    shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
-    assert shown.status == ""
+    assert watched.feed(watched.run.start(), *watched.run.steps(8)).now() == having(status="")
     shown = watched.feed(watched.run.change(pipelined="on")).now()
     assert labels(shown)[-1] == "pipelined=on"
     assert shown.status == ""
@@ -839,9 +857,9 @@ def test_a_profile_is_pending_until_it_arrives(watched):
     found = Profiled(
         at_s=at_s, answers=(7,), path="trace.json", first_step=41, steps=3, steps_ms=9, took_ms=9
     )
-    shown = watched.feed(found, resumed(at_s)).now()
-    assert (shown.profiling, shown.profile, shown.profile_refusal) == (False, found, "")
-    assert (shown.state, shown.status) == ("training", "")
+    assert watched.feed(found, resumed(at_s)).now() == having(
+        profiling=False, profile=found, profile_refusal="", state="training", status=""
+    )
 
 
 def test_a_profile_is_of_the_settings_that_it_was_made_with(watched):
@@ -867,9 +885,11 @@ def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind, watched)
 def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for(watched):
     watched.feed(Profile(id=7, steps=3, path="trace.json"))
     watched.feed(Refused(answers=(7,), kind="no_profile", changes={}, reason="an A/B is running"))
-    shown = watched.now()
-    assert (shown.profiling, shown.profile_refusal) == (False, "an A/B is running")
-    assert shown.status_line == "training – refused: an A/B is running"
+    assert watched.now() == having(
+        profiling=False,
+        profile_refusal="an A/B is running",
+        status_line="training – refused: an A/B is running",
+    )
     watched.feed(Profile(id=8, steps=3, path="trace.json"))
     assert watched.now().profile_refusal == ""
 

@@ -2,6 +2,7 @@ import pytest
 
 from gpudash.statistics import WARMUP_STEPS
 from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, SettingsHistory
+from tests.having import having
 from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host
 
 
@@ -46,9 +47,13 @@ def test_the_first_steps_are_left_out_as_warm_up(bench):
     assert bench.rows()[0].steps_per_s is None
     bench.train(40, 50.0)
     (row,) = bench.rows()
-    assert (row.number, row.steps, row.step_ms_p50) == (1, 40, 50.0)
-    assert row.steps_per_s == pytest.approx(20.0)
-    assert row.samples_per_s == pytest.approx(160.0)
+    assert row == having(
+        number=1,
+        steps=40,
+        step_ms_p50=50.0,
+        steps_per_s=pytest.approx(20.0),
+        samples_per_s=pytest.approx(160.0),
+    )
     assert row.live
 
 
@@ -227,8 +232,9 @@ def test_percentiles_cover_the_latest_steps_and_rates_cover_all(bench):
     bench.train(100, 900.0)
     bench.train(RESERVOIR, 10.0)
     (row,) = bench.rows()
-    assert row.step_ms_p95 == 10.0
-    assert row.steps_per_s == pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
+    assert row == having(
+        step_ms_p95=10.0, steps_per_s=pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
+    )
 
 
 def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers(bench):

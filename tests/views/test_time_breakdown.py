@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from gpudash.protocol.training import Aside, Progress, Step, Timed
 from gpudash.views.time_breakdown import TimeAccount, TimeBreakdown
+from tests.having import having
 from tests.lives import Narrator, changed, failed, finished, paused, resumed, stopped
 from tests.scripted_run import started
 
@@ -52,32 +53,32 @@ def parts(found: TimeBreakdown) -> float:
 
 
 def test_a_device_at_work_all_the_time_leaves_nothing_unexplained():
-    found = account(started(10), progress(step(10.1, 100, device_ms=100)))
-    assert found.wall_s == pytest.approx(0.1)
-    assert found.phases_s == pytest.approx(0.1)
-    assert found.unattributed_share == pytest.approx(0)
+    assert account(started(10), progress(step(10.1, 100, device_ms=100))) == having(
+        wall_s=pytest.approx(0.1), phases_s=pytest.approx(0.1), unattributed_share=pytest.approx(0)
+    )
 
 
 def test_what_a_script_does_after_its_training_is_no_time_of_the_training():
     end = finished(15.0, trained_until_s=10.2)
-    found = account(started(10), progress(step(10.1, 100, device_ms=100)), end)
-    assert found.wall_s == pytest.approx(0.2)
-    assert found.unattributed_s == pytest.approx(0.1)
+    assert account(started(10), progress(step(10.1, 100, device_ms=100)), end) == having(
+        wall_s=pytest.approx(0.2), unattributed_s=pytest.approx(0.1)
+    )
 
 
 def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
-    hidden = account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60)))
-    assert hidden.data_s == 0
-    exposed = account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50)))
-    assert exposed.data_s == pytest.approx(0.05)
-    assert exposed.unattributed_s == pytest.approx(0.01)
+    assert account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60))) == having(
+        data_s=0
+    )
+    assert account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50))) == having(
+        data_s=pytest.approx(0.05), unattributed_s=pytest.approx(0.01)
+    )
 
 
 def test_a_sleep_between_the_phases_shows_up_in_full():
     steps = [step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)]  # 5 ms of each sleep
-    found = account(started(0), progress(*steps))
-    assert found.unattributed_s == pytest.approx(50 * 0.005)
-    assert found.unattributed_share == pytest.approx(0.25)
+    assert account(started(0), progress(*steps)) == having(
+        unattributed_s=pytest.approx(50 * 0.005), unattributed_share=pytest.approx(0.25)
+    )
 
 
 def test_the_shares_of_the_measured_steps_stand_for_the_others():
@@ -351,5 +352,6 @@ def test_what_is_measured_in_a_recording_says_nothing_of_the_time_before_it():
 
 
 def test_an_account_is_written_in_microseconds():
-    rounded = TimeBreakdown(wall_s=1.23456789, phases_s=1.2345678).rounded()
-    assert (rounded.wall_s, rounded.phases_s) == (1.234568, 1.234568)
+    assert TimeBreakdown(wall_s=1.23456789, phases_s=1.2345678).rounded() == having(
+        wall_s=1.234568, phases_s=1.234568
+    )
