@@ -150,8 +150,7 @@ async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monk
         for size in [(120, 40), (80, 24), (60, 16)]:
             await d.resize(*size)
             assert looks_whole(d, size)
-            await d.press("enter")
-            assert "value_0" in d.text()
+            await d.press("enter", shows="value_0")
             assert looks_whole(d, size)
             await d.press("escape")
 

@@ -73,8 +73,7 @@ async def test_escape_compares_nothing_nor_does_the_present_value(d):
         assert d.app.screen is not d.app.main_screen
         await d.press("escape")
     d.choose("batch_size")
-    await d.press("a", "8", "a")
-    assert "it is 8 now: choose what to compare that with" in d.text()
+    await d.press("a", "8", "a", shows="it is 8 now: choose what to compare that with")
     await d.press("escape")
     assert d.engine.calls_of("compare") == []
     assert d.app.main_screen.pane.tab == "history"
@@ -96,8 +95,10 @@ async def test_x_sets_what_is_proven(d):
     first = d.app.main_screen.headline.first
     proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
     answer = changed(d.app.main_screen.headline.answer, tries=(proven,))
-    await d.show(changed(training(), answer=answer))
-    assert f"x  SET {first.lever} {first.before} → {first.value}" in d.text()
+    await d.show(
+        changed(training(), answer=answer),
+        shows=f"x  SET {first.lever} {first.before} → {first.value}",
+    )
     await d.press("x")
     assert d.engine.calls_of("change")[0][0] == {first.lever: first.value}
     assert d.engine.calls_of("compare") == []
@@ -118,8 +119,7 @@ async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_b
     await d.press("a")
     await d.show(comparing())
     await d.press("1", "a")
-    await d.show(CONCLUDED)
-    assert "⏎ sets off" in d.text()
+    await d.show(CONCLUDED, shows="⏎ sets off")
     await d.press("enter")
     assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
@@ -153,13 +153,10 @@ async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(d):
         (3, "too few pairs for a verdict"),
     ):
         await d.show(comparing(pairs))
-        await d.press("w")
-        assert f"the A/B of pipelined ends after {pairs} of 40 pairs:" in d.text()
-        assert becomes in d.text()
+        await d.press("w", shows=(f"the A/B of pipelined ends after {pairs} of 40 pairs:", becomes))
         await d.press("escape")
     await d.show(training())
-    await d.press("w")
-    assert "the A/B of" not in d.text()
+    await d.press("w", hides="the A/B of")
 
 
 @showing(changed(comparing(), can=ABLE))
@@ -220,8 +217,7 @@ async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_i
     for size in SIZES:
         rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
         await d.resize(*size)
-        await d.show(comparing(9))
-        assert "so far pipelined=off +6.0 %" in d.text()
+        await d.show(comparing(9), shows="so far pipelined=off +6.0 %")
         assert main.query_one(f"#{rate}").region.area
         await d.show(CONCLUDED)
         assert all(word in d.text() for word in VERDICT.split())
@@ -231,12 +227,11 @@ async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before(d):
     known = d.app.main_screen.headline.title
     for size in [(120, 40), (200, 50)]:
         await d.resize(*size)
-        await d.show(comparing())
-        assert "an A/B is running: pipelined on or off" in d.text()
-        assert f"before that: {known}" in d.text()
+        await d.show(
+            comparing(), shows=("an A/B is running: pipelined on or off", f"before that: {known}")
+        )
         assert "x try" not in d.lines()[1]
-        await d.show(CONCLUDED)
-        assert "an A/B is running" not in d.text()
+        await d.show(CONCLUDED, hides="an A/B is running")
 
 
 DRAWN = {"█", *map(chr, range(0x2801, 0x2900))}

@@ -115,8 +115,7 @@ async def test_d_shows_every_reading_in_all_of_the_room_and_esc_or_d_the_levers_
     await d.press("d")
     for value in ("SM occupancy", "17 %", "412 W", "51 °C", "1,980 MHz", "140.4 GiB"):
         assert value in d.text()
-    await d.show(training(on_gpu=False))
-    assert "no GPU is read: the NVIDIA" in d.text()
+    await d.show(training(on_gpu=False), shows="no GPU is read: the NVIDIA")
 
 
 @showing(size=SMALL)
@@ -130,9 +129,7 @@ async def test_v_goes_through_levers_history_ab_and_log(d):
         ("", "from → to"),
     ] * 2:
         assert shown not in d.text() or tab in ("", "history")
-        await d.press("v")
-        assert shown in d.text()
-        assert rate in d.text()
+        await d.press("v", shows=(shown, rate))
         assert f"⁵{TITLES.get(tab, '')}" in d.text() or not tab
 
 
@@ -178,10 +175,8 @@ async def test_arrows_to_the_side_open_the_panes_tabs_and_up_and_down_choose_a_r
         await d.press(key)
         assert pane.chosen_result.number == number
     d.engine.log(*(f"line {n}" for n in range(60)))
-    await d.press("left", "pageup")
-    assert "line 59" not in d.text()
-    await d.press("pagedown")
-    assert "line 59" in d.text()
+    await d.press("left", "pageup", hides="line 59")
+    await d.press("pagedown", shows="line 59")
 
 
 async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(d):
@@ -197,8 +192,7 @@ async def test_slash_finds_a_lever_or_in_the_pane_a_row_or_a_line(d):
         await d.press(*before, "slash")
         assert isinstance(d.app.screen, AskText)
         d.app.screen.query_one("Input").value = text
-        await d.press("enter")
-        assert found in d.text()
+        await d.press("enter", shows=found)
         assert d.notices() == []
     await d.press("slash", *"xyz", "enter")
     assert d.notices() == ["nothing found for 'xyz'"]

@@ -73,8 +73,7 @@ async def test_with_other_settings_or_another_workload_the_answer_rests_on_it_no
     async with asked() as d:
         await read(d, knowing(RUNNING))
         for other in (OTHER, changed(RUNNING, workload="masked_loss")):
-            await d.show(knowing(other))
-            assert "LAUNCH-BOUND" in d.text()
+            await d.show(knowing(other), shows="LAUNCH-BOUND")
             assert PROFILE not in await evidence(d)
             await d.show(knowing(RUNNING))
             assert PROFILE in await evidence(d)

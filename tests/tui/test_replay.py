@@ -99,12 +99,12 @@ async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied(
         d.app.main_screen.open_tab("ab")
         for size in [(80, 24), (120, 40)]:
             await d.resize(*size)
-            await d.show(running)
-            assert "so far pipelined=off +6.0 %" in d.text()
-            assert "a ends it" not in d.text()
-            await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
-            assert VERDICT in d.text()
-            assert "sets off" not in d.text()
+            await d.show(running, shows="so far pipelined=off +6.0 %", hides="a ends it")
+            await d.show(
+                msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK),
+                shows=VERDICT,
+                hides="sets off",
+            )
         await d.press("y")
         assert d.app.clipboard.startswith(VERDICT)
         assert "gpudash ab encdec --lever pipelined=on,off" in d.app.clipboard

@@ -86,8 +86,7 @@ UNKNOWN = changed(scripts.OFFERS[1], kind="choice", default="unknown", choices=(
 
 @showing(changed(scripts.training(), levers=(UNKNOWN,), settings={}))
 async def test_lines_for_a_value_that_nobody_knows_are_said_to_be_missing(d):
-    await d.press("c")
-    assert "No lines are written for compile=unknown." in d.text()
+    await d.press("c", shows="No lines are written for compile=unknown.")
 
 
 # ── other numbers ───────────────────────────────────────────────────────────────────────
@@ -247,8 +246,7 @@ def test_a_workload_of_our_own_has_no_output_tab():
 
 @showing(scripts.training())
 async def test_a_line_can_be_typed_for_the_script_but_not_by_an_enter_that_is_held(d):
-    await d.press("5")
-    assert "type a line" in d.text()
+    await d.press("5", shows="type a line")
     await d.press("enter")
     assert isinstance(d.app.screen, AskText)
     await d.type("yes")
@@ -259,8 +257,7 @@ async def test_a_line_can_be_typed_for_the_script_but_not_by_an_enter_that_is_he
         await d.press("enter")
     await d.press("space", "enter")  # an empty line
     assert d.engine.calls_of("type")[1:] == [("\n",)]
-    await d.show(changed(d.app.control.snapshot, state="finished"))
-    assert "type a line" not in d.text()
+    await d.show(changed(d.app.control.snapshot, state="finished"), hides="type a line")
 
 
 # ── what was found, and what it does ────────────────────────────────────────────────────
