@@ -40,10 +40,13 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """Why an A/B, of them or the one that runs, is uncertain now; empty if it is not."""
     answer: Answer | None = None
     """What it is about; None if there is none."""
+    waits: Try | None = None
+    """What is tried once other jobs leave the cores alone."""
 
     @property
     def first(self) -> Try | None:
-        return next((one for one in self.tries if one.gain is not None), None)
+        """What is to be tried first: what waits for that, or the best proposal."""
+        return self.waits or next((one for one in self.tries if one.gain is not None), None)
 
 
 def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:

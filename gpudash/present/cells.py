@@ -182,6 +182,13 @@ class Scroll(msgspec.Struct, frozen=True, kw_only=True):
         return Scroll(row=row, first=min(above, row))
 
 
+def following(texts: Sequence[str], here: int, sought: str) -> int | None:
+    """Return the next text after `here` with what is sought, wrapping around."""
+    order = (*range(here + 1, len(texts)), *range(min(here + 1, len(texts))))
+    sought = sought.casefold()
+    return next((index for index in order if sought in texts[index].casefold()), None)
+
+
 def first_in_sight(first: int, cursor: int, count: int, height: int) -> int:
     """Return the topmost of `count` rows to show: `first`, if the cursor is visible with it."""
     first = max(first, cursor - height + 1)

@@ -17,6 +17,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.lanes import look
 from gpudash.present.axes import means, nice_ceiling
 from gpudash.present.cells import BLOCKS, Cell, fitting
+from gpudash.present.columns import BLANK, IDLE, ColumnCell
 from gpudash.snapshot import Marker, Series, Snapshot
 
 EIGHTHS = 8
@@ -26,7 +27,6 @@ WARMUP_TICKS = 5
 """Ticks after the begin and after each marker that do not set the scale."""
 UNNAMED = 0.004
 """Share of the step up to which a part is invisible, and left out of the legend."""
-IDLE = "idle"
 
 Column: TypeAlias = tuple[tuple[str, int], ...]
 """The stacked parts, from below: ink and height in eighths of a row."""
@@ -49,11 +49,6 @@ class _Spent(NamedTuple):
     shown: tuple[float, ...]
     """They add up to the step time, if all parts were measured in the same steps."""
     hidden: tuple[float, ...]
-
-
-ColumnCell: TypeAlias = tuple[str, str]
-"""The character of a cell in a column, and its ink: of the lower part, or `lower/upper`."""
-BLANK: ColumnCell = (" ", "")
 
 
 def parts_of(snapshot: Snapshot) -> tuple[StepPart, ...]:

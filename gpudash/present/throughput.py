@@ -1,13 +1,14 @@
 """Contents of the throughput chart: the curve's scale, labels and A/B blocks."""
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 import msgspec
 
 from gpudash.present.axes import Runs, TimeRange, axis_top
 from gpudash.present.cells import BLOCKS
+from gpudash.present.columns import BLANK, ColumnCell
 from gpudash.snapshot import (
     BlockShown,
     Marker,
@@ -51,16 +52,18 @@ def throughput(snapshot: Snapshot) -> Throughput:
     return Throughput(unit, now, snapshot.series.of(_metric(unit)))
 
 
-def drawn_columns(runs: Runs, top: float, time_range: TimeRange, rows: int) -> list[str]:
-    eighths = [0] * time_range.columns
+def drawn_columns(
+    runs: Runs, inks: Sequence[str], top: float, time_range: TimeRange, rows: int
+) -> dict[int, list[ColumnCell]]:
+    """Return column → its cells, with the top row first."""
+    columns = {}
     for at_s, value in (point for run in runs for point in run):
         # what is measured is seen, however small
         height = max(round(min(max(value / top, 0.0), 1.0) * rows * EIGHTHS), 1)
-        eighths[time_range.column_of(at_s)] = height
-    return [
-        "".join(BLOCKS[min(max(one - EIGHTHS * below, 0), EIGHTHS)] for one in eighths)
-        for below in reversed(range(rows))
-    ]
+        x = time_range.column_of(at_s)
+        filled = (min(max(height - EIGHTHS * below, 0), EIGHTHS) for below in reversed(range(rows)))
+        columns[x] = [(BLOCKS[one], inks[x]) if one else BLANK for one in filled]
+    return columns
 
 
 def nothing(snapshot: Snapshot) -> str:

@@ -10,9 +10,11 @@ from gpudash import format as fmt
 from gpudash.compare.ab import Question
 from gpudash.compare.lengths import FEWEST_PAIRS, PAIRS
 from gpudash.compare.slowing import MOST_S
+from gpudash.diagnosis.causes.table import caution_in_ab
 from gpudash.errors import UsageError
 from gpudash.offers import canonical
 from gpudash.present import wording
+from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
@@ -22,6 +24,8 @@ from gpudash.tui.run_state import Request, RunState
 from workloads.levers import AUTO, phrase
 
 MOST_PAIRS = 10_000
+QUIET_S = 5.0
+"""How long other jobs must have left the cores alone, in seconds."""
 MOST_NAMED = 80
 """Most characters of a card's name: values may be long."""
 
@@ -31,6 +35,19 @@ class AbControl:
 
     def __init__(self, run: RunState, levers: LeverControl) -> None:
         self._run, self._levers = run, levers
+        self.waits: Try | None = None
+        """What is tried once no other job takes cores."""
+
+    def wait(self, proposed: Try) -> None:
+        self._levers.check_numbers({proposed.lever: proposed.value})
+        self.waits = proposed
+
+    def due(self) -> Try | None:
+        """Return what has waited, once it is quiet and possible."""
+        waits, run = self.waits, self._run
+        if waits is None or run.why_not("blocks", waits.lever):
+            return None
+        return None if caution_in_ab(run.snapshot, QUIET_S) else waits
 
     def compare(self, name: str, text: str) -> None:
         """Raise LeverError if `text` is no value of the lever."""
@@ -45,6 +62,7 @@ class AbControl:
 
     def _compare(self, lever: Lever, a: str, b: str, pairs: int, *, goes_on: bool = False) -> None:
         self._levers.check_numbers({lever.name: b})
+        self.waits = None
         question = Question(lever=lever.name, a=a, b=b, short_runs=lever.rebuilds, pairs=pairs)
         number = self._run.engine.compare(question, goes_on=goes_on)
         self._run.asked["comparison"] = Request(number, True)

@@ -38,7 +38,8 @@ _KEYS = (*TIMELINE_KEYS, *KEYS)
 NEEDS: dict[str, Ability | None] = {
     **{ability: ability for ability in WHY_NOT},
     **{key.action: key.needs for key in _KEYS},
-    "keep": "levers",
+    **dict.fromkeys(("edit", "keep", "use_row"), "levers"),
+    "type_line": "type",
 }
 """What each action asks of a run; a request without an action has the name of the ability."""
 LEVERS = {key.action: key.lever for key in _KEYS}
@@ -85,7 +86,8 @@ def why_not(
     never = (need and unable(need, snapshot)) or (lever and _fixed(lever, snapshot))
     if never:
         return Unavailable(never)
-    if action == "compare" and requests.comparing:
+    is_sure = snapshot.comparison is not None and snapshot.comparison.is_sure
+    if requests.comparing and (action == "compare" or (action == "keep" and is_sure)):
         return None  # it ends the A/B
     rules = (
         *_without_verdict(action, snapshot, requests),

@@ -17,7 +17,7 @@ from gpudash.snapshot import (
     unreadable,
 )
 from gpudash.tui.availability import Requests, availability
-from gpudash.tui.keys import KEYS, Key, by_focus, key_for
+from gpudash.tui.keys import ENTERS, KEYS, Key, by_focus, key_for
 from workloads.levers import phrase
 
 STATE_STYLES: dict[ShownState, tuple[str, str]] = {
@@ -31,6 +31,8 @@ STATE_STYLES: dict[ShownState, tuple[str, str]] = {
 }
 NOTES_S = 20.0
 """How long a note is shown, in seconds."""
+MOST_VALUE = 12
+"""Most columns of a lever's value beside its key."""
 HOST_PCT = 90.0
 """Share of a step for which a busy host is not ahead of the device."""
 OWN_COST_PCT = 0.5
@@ -190,6 +192,25 @@ def _asides(snapshot: Snapshot) -> list[str]:
     return asides
 
 
+def _of_ab(snapshot: Snapshot) -> dict[str, str]:
+    """Return the labels of keys that follow from an A/B or a tune; what is set is not offered."""
+    shown, sets, back = snapshot.comparison, "", ""
+    if shown is None:
+        pass
+    elif not shown.is_over:
+        sets = "sure: ends it" * shown.is_sure
+    elif shown.doing:
+        sets, back = ("sets the best", "back to the start") if shown.best else ("", "")
+    elif shown.verdict is not None:
+        active = snapshot.pending.get(shown.lever, snapshot.settings.get(shown.lever))
+        a, b = (fmt.clip(fmt.plain(value), MOST_VALUE) for value in (shown.a, shown.b))
+        slower = ", slower" * (shown.proven and (shown.change or 0.0) < 0)
+        sets = f"sets {b}{slower}" * (active != shown.b)
+        back = f"back to {a}" * (active != shown.a)
+    again = "new starts" * (shown is not None and shown.is_over)
+    return {"screen.enter": sets, "go_back": back, "new_starts": again}
+
+
 def footer(
     snapshot: Snapshot,
     keys: Iterable[Key] = KEYS,
@@ -199,22 +220,24 @@ def footer(
     roomy: bool = True,
 ) -> tuple[Cell, ...]:
     """Put the focused panel's keys first; keys of what is not possible are grey."""
-    recording = snapshot.recording is not None
-    shown = [key for key in by_focus(keys, focus) if key.label]
-    refused = availability(snapshot, requests, [key.action for key in shown])
+    recording, enters = snapshot.recording is not None, ENTERS.get(focus, ("", ""))
     now = {
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
         "pause": "resume" if requests.pausing else "pause",
         "record": "end rec" if recording else "record",
         "compare": "end A/B" if requests.comparing else "A/B",
         "screen.live": "live" if is_live(snapshot) else "newest",
+        "screen.enter": enters[1],
+        **(_of_ab(snapshot) if focus == "ab" else {}),
     }
+    shown = [key for key in by_focus(keys, focus) if now.get(key.action, key.label)]
+    refused = availability(snapshot, requests, [enters[0], *(key.action for key in shown)])
     ended = snapshot.state in ENDED
     urgent = {"restart"} if ended else {"compare"} if requests.comparing else set()
     urgent |= {"undo"} - refused.keys()
 
     def of(key: Key) -> Cell:
-        why = refused.get(key.action)
+        why = refused.get(enters[0] if key.action == "screen.enter" else key.action)
         rank = 0 if key.action in urgent else 1 if focus in key.panels else key.rank
         return Cell(
             parts=(

@@ -119,6 +119,7 @@ class Control(RunState):
             self.asked_restart = Request(self.engine.restart(plan), plan)
         if workload != self.plan.workload:
             self.levers.forget_edits()
+            self.ab.waits = None
         self.plan = plan
         self.asked_levers, self.asked = {}, {}
 
@@ -128,7 +129,8 @@ class Control(RunState):
 
     @property
     def headline(self) -> Headline:
-        return headline(self.snapshot, self.quiet.answer)
+        found = headline(self.snapshot, self.quiet.answer)
+        return msgspec.structs.replace(found, waits=self.ab.waits)
 
     @property
     def requests(self) -> Requests:

@@ -35,8 +35,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def keys_of(self) -> str:
-        """The panel whose keys apply; for the pane's A/B tab `ab`, as it has its own keys."""
-        return "ab" if self.focus == "pane" and self.tab == "ab" else self.focus
+        """The panel whose keys apply; of the pane its tab."""
+        return self.tab if self.focus == "pane" else self.focus
 
 
 class Panels:

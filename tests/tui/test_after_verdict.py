@@ -24,11 +24,13 @@ async def d(d):
 
 
 async def test_a_verdict_offers_both_values_and_a_key_sets_one(d):
-    offer = {"off": "on is active   ⏎ sets off   m", "on": "off is active   o back to on   m"}
-    assert all(offered in d.text() for offered in ("m more pairs", "y copy", "Y card"))
+    offer = {"off": "  ⏎ sets off  ", "on": "  o back to on  "}
+    assert all(offered in d.lines()[-1] for offered in ("m more pairs", "S new starts", "Y card"))
     for key, value, other in (("enter", "off", "on"), ("o", "on", "off")):
         active = changed(CONCLUDED, settings=settings(pipelined=other))
-        await d.show(active, shows=offer[value])
+        await d.show(active)
+        assert offer[value] in d.lines()[-1]
+        assert offer[other] not in d.lines()[-1]  # it is set
         await d.press(key)
         assert d.notices()[0].startswith(f"pipelined={value} from the next step on")
         await d.press(key)  # the second one does nothing else
@@ -65,7 +67,7 @@ async def test_enter_says_that_it_sets_the_value_that_was_proven_slower(d):
             ({"check_passed": False}, "⏎ sets off  "),  # not proven
         ):
             shown = compared(40, verdict=SLOWER, **rates, **how)
-            await d.show(changed(training(), comparison=shown), shows=(offered, "on is active  "))
+            await d.show(changed(training(), comparison=shown), shows=offered)
 
 
 async def test_c_shows_the_lines_of_what_the_a_b_was_about_and_else_of_the_levers_cursor(d):
@@ -91,10 +93,9 @@ async def test_c_shows_the_lines_of_what_the_a_b_was_about_and_else_of_the_lever
 
 
 async def test_enter_ends_an_a_b_that_is_sure(d):
-    await d.show(
-        changed(comparing(9), comparison=compared(9, is_sure=True)),
-        shows=("⏎ sure: ends it", "sure: pipelined=off +6.0 %"),
-    )
+    await d.show(changed(comparing(9), comparison=compared(9, is_sure=True)))
+    assert "⏎ sure: ends it" in d.lines()[-1]
+    assert "sure: pipelined=off +6.0 %" in d.text()
     await d.press("enter")
     assert d.engine.calls_of("end_comparison") == [()]
 
@@ -111,7 +112,6 @@ async def test_a_verdict_says_so_where_cores_were_short_or_it_is_of_one_start_al
             pane = d.app.main_screen.pane.region
             lines = [line.strip() for line in d.lines()[pane.y + 1 : pane.bottom]]
             assert shown.verdict in " ".join(lines)
-        assert "S copy it for new starts" in d.text()
 
 
 async def test_keys_of_a_verdict_copy_it_and_ask_for_more_pairs(d):

@@ -91,6 +91,45 @@ async def test_x_compares_what_the_answer_proposes_first_and_moves_the_levers_cu
     assert re.search(rf"{first.lever}=\w+ · y copies", d.text())
 
 
+BUSY = "other jobs take 1.2 of 2 cores: until they end, an A/B has a wide interval"
+
+
+def busy(d, pct):
+    """The training some seconds later, waiting for a core for this share of the time."""
+    shown = d.app.control.snapshot
+    values = {**shown.series.values, "core_wait_pct": (pct,) * len(shown.series.at_s)}
+    answer = changed(d.app.main_screen.headline.answer, caution=BUSY if pct else "")
+    at_s = tuple(one + 3.0 for one in shown.series.at_s)
+    series = changed(shown.series, at_s=at_s, values=values)
+    return changed(shown, series=series, answer=answer, elapsed_s=shown.elapsed_s + 3.0)
+
+
+async def test_while_other_jobs_take_cores_x_waits_and_begins_by_itself_once_they_end(d):
+    await d.show(busy(d, 48.0))
+    first = d.app.main_screen.headline.first
+    await d.press("x")
+    assert d.engine.calls_of("compare") == []
+    assert f"{first.lever} {first.before} → {first.value} waits until other jobs end" in d.text()
+    await d.show(busy(d, 40.0))
+    assert d.engine.calls_of("compare") == []
+    await d.show(changed(busy(d, 0.0), state="paused"))
+    assert d.engine.calls_of("compare") == []
+    await d.show(changed(busy(d, 0.0), state="training"))
+    (question,) = d.engine.calls_of("compare")[0]
+    assert (question.lever, question.b) == (first.lever, first.value)
+    assert "waits until" not in d.text()
+
+
+@pytest.mark.parametrize(("key", "begun"), [("escape", 0), ("x", 1)])
+async def test_what_waits_is_taken_back_by_escape_and_begins_at_once_by_another_x(d, key, begun):
+    await d.show(busy(d, 48.0))
+    await d.press("x", key)
+    assert len(d.engine.calls_of("compare")) == begun
+    assert "waits until other jobs end" not in d.text()
+    await d.show(busy(d, 0.0))
+    assert len(d.engine.calls_of("compare")) == begun
+
+
 async def test_x_sets_what_is_proven(d):
     first = d.app.main_screen.headline.first
     proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
@@ -199,7 +238,7 @@ async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
     d.app.action_pane("ab")
     for shown, offers in ((training(), False), (comparing(), False), (CONCLUDED, True)):
         await d.show(shown)
-        assert ("m more pairs" in d.lines()[-1]) == ("o back" in d.lines()[-1]) == offers
+        assert ("⏎ sets off" in d.lines()[-1]) == offers
     await d.show(comparing())
     await d.click("a end A/B")
     assert d.engine.calls_of("end_comparison") == [()]

@@ -184,11 +184,11 @@ async def test_a_training_that_does_not_stop_is_left(d):
 
 def test_after_the_end_of_a_script_a_verdict_offers_its_copies_alone():
     verdict = compared(40, verdict="num_workers=2 is 82.3 % faster [47.7, 125.1]", b="2")
-    d = still(snapshot=scripts.training(comparison=verdict), view=View(tab="ab"))
+    d = still(snapshot=scripts.training(comparison=verdict), view=View(tab="ab", focus="pane"))
     assert "sets 2" in d.text()
     d.show(scripts.training(state="finished", comparison=verdict))
     assert "train.py has ended" in d.text()
-    assert "copy the verdict" in d.text()
+    assert "Y card" in d.lines()[-1]
     assert "sets 2" not in d.text()
     assert "back to off" not in d.text()
 
@@ -246,7 +246,7 @@ def test_a_workload_of_our_own_has_no_output_tab():
 
 @showing(scripts.training())
 async def test_a_line_can_be_typed_for_the_script_but_not_by_an_enter_that_is_held(d):
-    await d.press("5", shows="type a line")
+    await d.press("5", shows="⏎ type")
     await d.press("enter")
     assert isinstance(d.app.screen, AskText)
     await d.type("yes")
@@ -257,7 +257,8 @@ async def test_a_line_can_be_typed_for_the_script_but_not_by_an_enter_that_is_he
         await d.press("enter")
     await d.press("space", "enter")  # an empty line
     assert d.engine.calls_of("type")[1:] == [("\n",)]
-    await d.show(changed(d.app.control.snapshot, state="finished"), hides="type a line")
+    await d.show(changed(d.app.control.snapshot, state="finished"))
+    assert d.footer()["screen.enter"]["⏎"] == "dim"
 
 
 # ── what was found, and what it does ────────────────────────────────────────────────────
@@ -318,7 +319,7 @@ def test_each_of_several_processes_has_a_row():
 
 
 async def test_what_it_prints_is_in_sight_from_the_start_for_it_may_ask_something():
-    for size, focus in (((60, 16), "pane"), ((80, 24), "levers"), ((120, 40), "levers")):
+    for size, focus in (((60, 16), "output"), ((80, 24), "levers"), ((120, 40), "levers")):
         async with dashboard(size, snapshot=scripts.training()) as d:
             assert d.app.main_screen.view.keys_of == focus
             d.engine.print("How many epochs?")

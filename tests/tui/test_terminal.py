@@ -197,7 +197,7 @@ def test_a_verdict_is_kept_and_its_recording_though_nobody_reads_the_terminal_sh
     screen.press("a")
     if screen.until(r"([6-9]|\d\d) of at most 40 pairs|m more pairs").group() != "m more pairs":
         screen.press("a")  # ends it: its verdict is of the pairs so far
-    screen.until(r"off is active +⏎ sets on(, slower)? +m more pairs +y copy the verdict +Y")
+    screen.until(r"⏎ sets on(, slower)? .+ m more pairs +Y card")
     verdict = screen.until(r"(no difference shown for )?pipelined=on( is [\d.]+ %|:) .*\]").group()
     judged = screen.pane
     screen.press("\r")

@@ -109,13 +109,19 @@ class LeverActions(Asking):
             self._open_chooser(lever, compares=True)
 
     def action_try_it(self) -> None:
-        """Run an A/B of the answer's first proposal, or set what one has proven."""
-        proposed = self.main_screen.headline.first
+        """Run an A/B of the answer's first proposal, or set what one has proven.
+
+        Where other jobs take cores it waits; what waits already begins at once.
+        """
+        headline = self.main_screen.headline
+        proposed = headline.first
         if not self._ask(lambda: self.control.require("try_it")) or proposed is None:
             return
         self.main_screen.levers.find(proposed.lever)
         if proposed.gain is not None and proposed.gain.measured:
             self.action_set(proposed.lever, proposed.value)
+        elif headline.caution and headline.waits is None:
+            self._ask(lambda: self.control.ab.wait(proposed))
         else:
             self._compare(proposed.lever, proposed.value)
 

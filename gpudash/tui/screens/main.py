@@ -28,7 +28,7 @@ from gpudash.tui.arrangement import (
 from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.inbox import NO_MAIL, Mail
-from gpudash.tui.keys import CHARTS, KEYS, REPLAY_KEYS, Key
+from gpudash.tui.keys import CHARTS, ENTERS, KEYS, REPLAY_KEYS, Key
 from gpudash.tui.panels import Panels, View
 from gpudash.tui.preferences import Tab
 from gpudash.tui.screens.keys import bindings
@@ -222,9 +222,12 @@ class MainScreen(Contained, Screen[None]):
         self._panels.activity.redraw()
 
     def action_leave_level(self) -> None:
-        """Leave one of zoom, cursor and frozen charts, in this order; else focus the levers."""
-        time = self._time
-        if self._board.shown.zoomed:
+        """Leave a wait, zoom, cursor or frozen charts, in this order; else focus the levers."""
+        time, ab = self._time, self._control.ab
+        if ab.waits is not None:
+            ab.waits = None
+            self.show()
+        elif self._board.shown.zoomed:
             self._zoom("")
         elif time.cursor_s is not None:
             self._look(msgspec.structs.replace(time, cursor_s=None))
@@ -257,20 +260,8 @@ class MainScreen(Contained, Screen[None]):
         self.pane.scroll_pages(direction)
 
     async def action_enter(self) -> None:
-        focused = self._focused
-        if focused in CHARTS:
-            self.action_zoom()
-        elif focused == "pane":
-            action = {
-                "history": "use_row",
-                "ab": "keep",
-                "output": "type_line",
-                "profile": "timeline",
-            }.get(self.pane.tab)
-            if action:
-                await self.app.run_action(action)
-        else:
-            await self.app.run_action("edit")
+        if (entered := ENTERS.get(self.view.keys_of)) is not None:
+            await self.app.run_action(entered[0])
 
     # ── the charts' common time ─────────────────────────────────────────────────────────
 

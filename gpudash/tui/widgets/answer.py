@@ -24,8 +24,6 @@ NAME_WIDTH = 8
 """Most columns of a lane's name."""
 MOST_CAPITALS = 40
 """Most characters of a title in capitals."""
-WITH_KEYS = 72
-"""Columns from which the keys of `why` and `code` are beside what to try."""
 LIMIT_INKS: Mapping[str, str] = {
     "data": "line-0",
     "copy": "line-1",
@@ -71,7 +69,7 @@ OF_SCRIPT: Mapping[StartStage, str] = {
 
 
 class AnswerStrip(Panel):
-    """The answer. Its buttons run the actions `try_it`, `why`, `code` and `compare`."""
+    """The answer. A click runs `try_it`, `why` or `compare`."""
 
     ruled = False
     _now: tuple[object, ...] = ()  # all of what follows
@@ -168,24 +166,20 @@ class AnswerStrip(Panel):
 
     def _action(self, width: int) -> Parts:
         shown, first = self._shown, self._shown.first
-        right: Parts = ()
-        for action, what in (("why", "why"), ("code", "code")):
-            if shown.lanes and width >= WITH_KEYS and not shown.caution:
-                right = (*right, (f"   {key_for(action)}", "key"), (f" {what}", "dim"))
-        room = width - width_of(right)
         if shown.kind == "comparing":
             ends: Parts = (((f"{key_for('compare')} ", "key"), ("ends it   ", "text"))
                            if self._can_end else ())  # fmt: skip
             takes = f"{self._left}   " if self._left else ""
-            caution = fmt.clip(shown.caution, max(room - width_of(ends) - cell_len(takes), 0))
-            left: Parts = (*ends, (takes, "dim"), (caution, "busy"))
-        elif first is not None:
-            left = self._proposal(first, room)
-        elif shown.caution:
-            left = ((fmt.clip(shown.caution, room), "busy"),)
-        else:
-            left = ((fmt.clip(self._nothing(), room), "dim"),)
-        return _apart(left, right, width)
+            room = max(width - width_of(ends) - cell_len(takes), 0)
+            caution = fmt.clip(_caution(shown.caution, room), room)
+            return (*ends, (takes, "dim"), (caution, "busy"))
+        if shown.waits is not None:
+            return self._waiting(shown.waits, width)
+        if first is not None:
+            return self._proposal(first, width)
+        if shown.caution:
+            return ((fmt.clip(_caution(shown.caution, width), width), "busy"),)
+        return ((fmt.clip(self._nothing(), width), "dim"),)
 
     def _proposal(self, first: Try, width: int) -> Parts:
         assert first.gain is not None
@@ -196,12 +190,13 @@ class AnswerStrip(Panel):
         if first.gain.measured:
             told, rest = f"SET {change}", ["proven here"]
         key = f" {key} "
-        gain = f"   {first.gain.label}"
-        if cell_len(key + told + gain) >= width:
-            gain = ""
+        gain, caution = f"   {first.gain.label}", self._shown.caution
+        least = _caution(caution, 0)
+        if cell_len(key + told + gain + least) + 4 * bool(least) >= width:
+            gain = ""  # the ledger has it
         left = width - cell_len(key + told + gain) - 4
-        caution = self._shown.caution
-        after = fmt.clip(caution, max(left, 0)) if caution else _fitting(rest, left, ", ")
+        waits = (least, "it waits until they end")
+        after = _fitting(waits, left, ": ") if caution else _fitting(rest, left, ", ")
         return (
             (key, "cap"),
             (" ", ""),
@@ -209,6 +204,15 @@ class AnswerStrip(Panel):
             (gain, "text"),
             (f"   {after}".rstrip(), "busy" if caution else "dim"),
         )
+
+    def _waiting(self, waits: Try, width: int) -> Parts:
+        told = f"{waits.lever} {waits.before} → {waits.value} waits until other jobs end"
+        keys = (
+            f"   {key_for('try_it')} begins it now, {key_for('screen.leave_level')} takes it back"
+        )
+        told = fmt.clip(fmt.plain(told), width - 3)
+        room = max(width - cell_len(told) - 3, 0)
+        return (" ◌ ", "busy"), (told, "strong"), (fmt.clip(keys, room), "dim")
 
     def _nothing(self) -> str:
         shown = self._shown
@@ -245,16 +249,15 @@ class AnswerStrip(Panel):
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
-    def clicked(self, x: int, y: int) -> None:
-        """Run `try_it` for a click on what to try, `code` on its key, else `why`."""
+    def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column
+        """Run `try_it` for a click on what to try, else `why`."""
         shown = self._shown
         if y == ANSWER_ROWS - 1 and shown.kind == "comparing":
             self.act("compare")
-        elif y == ANSWER_ROWS - 1 and shown.first is not None and x < self.size.width * 3 // 4:
+        elif y == ANSWER_ROWS - 1 and shown.first is not None:
             self.act("try_it")
         elif shown.lanes:
-            is_code = y == ANSWER_ROWS - 1 and x >= self.size.width - len("c code ")
-            self.act("code" if is_code else "why")
+            self.act("why")
 
 
 def _apart(left: Parts, right: Parts, width: int) -> Parts:
@@ -336,6 +339,11 @@ def printed(part: Part, columns: int) -> str:
         if cell_len(text) <= columns:
             return text + " " * (columns - cell_len(text))
     return ""
+
+
+def _caution(text: str, width: int) -> str:
+    """Return a caution, or where it does not fit its reason: the clause before the colon."""
+    return text if cell_len(text) <= width else text.partition(": ")[0]
 
 
 def _fitting(clauses: Sequence[str], width: int, between: str) -> str:

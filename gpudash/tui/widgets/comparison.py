@@ -11,15 +11,13 @@ from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.axes import nice_ceiling
-from gpudash.present.cells import Parts, bar_of, fitted
+from gpudash.present.cells import Parts, bar_of, fitted, width_of
 from gpudash.present.change_axis import MOST, Axis, ChangeInterval, interval_of
 from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from workloads.levers import phrase
 
-TALL = 12
-"""Rows from which the figures of both sides are bars."""
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
 LEAST_LENGTH = 0.01
@@ -28,8 +26,6 @@ PAUSED = 10
 """A pair that took more than this many times the median had a pause in it."""
 LABEL = 12
 """Columns left of an axis."""
-VALUE = 12
-"""Columns of a lever's value beside the blocks."""
 GAP = 3
 NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks"
 
@@ -66,28 +62,24 @@ def comparison_rows(
     if shown is None:
         yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
         return
-    head = _found(shown, room) if shown.is_over else [_blocks(shown, room)]
-    foot = _sides(shown, room) if shown.is_over else [_so_far(shown, room), _check(shown, room)]
+    head = _found(shown, room) if shown.is_over else [_so_far(shown, room)]
+    foot = _sides(shown, room)
     if shown.doing:  # of a tune
         none = "the start stays" if shown.is_over else "nothing is faster so far"
         best = f"best so far: {phrase(shown.best)}" if shown.best else none
         head = head if shown.is_over else [((fitted(fmt.plain(shown.doing), room), "strong"),)]
         foot = [((fitted(fmt.plain(best), room), "dim"),)]
-    if height >= TALL:
-        foot = [*(() if shown.is_over else foot), *_bars(shown, room)]
-    if not shown.is_over and height <= len(foot):
-        head = []
-    left = height - len(head)
+    elif not shown.is_over:
+        foot.append(_check(shown, room))
     intervals = _intervals(shown)
-    least = 2 * bool(intervals)
-    room_below = left - least
-    if shown.is_over and room_below < len(foot):  # one side without the other is useless
-        room_below = 0
-    del foot[max(room_below, 0 if shown.is_over else 1) :]
+    left = height - len(head) - 2 * bool(intervals)
+    if left < len(foot):  # one side without the other is useless
+        foot = foot[-1:] if left > 0 and not shown.is_over else []
     spent = _spent(shown, room, price) if shown.verdict is not None else []
-    if len(foot) + len(spent) <= room_below:
+    if len(foot) + len(spent) <= left:
         foot += spent
-    middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, left - len(foot))
+    rows = height - len(head) - len(foot)
+    middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, rows)
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)
 
@@ -144,30 +136,13 @@ def _found(shown: ComparisonShown, width: int) -> list[Parts]:
     return [((before, ink), (line, "strong")) for before, line in zip(marks, lines, strict=False)]
 
 
-def _blocks(shown: ComparisonShown, width: int) -> Parts:
-    named = [
-        f"{side} {fmt.clip(fmt.plain(value), VALUE)}"
-        for side, value in zip("AB", (shown.a, shown.b), strict=True)
-    ]
-    room = width - len("blocks ") - cell_len(named[0]) - cell_len(named[1]) - 2 * GAP
-    blocks = shown.blocks if len(shown.blocks) <= room else f"…{shown.blocks[1 - room :]}"
-    order: Parts = tuple((side, {"A": "a", "B": "b"}.get(side, "dim")) for side in blocks)
-    between = (" " * GAP, "dim")
-    sides: Parts = ((named[0], "a"), between, (named[1], "b"))
-    return (("blocks ", "dim"), *order, between, *sides) if room > 1 else sides
-
-
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
     if interval_of(shown) is None:
         text = f"{fmt.pairs(shown.pairs)}: too few for an interval"
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {change_of(shown)}"
-    sides = zip((shown.a, shown.b), shown.rates, strict=True)
-    rates = [f"{fmt.plain(f'{shown.lever}={value}')} {_figure(rate)}" for value, rate in sides]
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
-    return _fields(
-        [(text, "strong"), ("  ".join(rates) + f" {shown.unit}", "text"), (goal, "dim")], width
-    )
+    return _fields([(text, "strong"), (goal, "dim")], width)
 
 
 def _check(shown: ComparisonShown, width: int) -> Parts:
@@ -193,27 +168,6 @@ def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Part
     return [((line, "text"),) for lines in wrapped for line in lines]
 
 
-def _bars(shown: ComparisonShown, width: int) -> list[Parts]:
-    """Return each figure of both sides as two bars on one scale."""
-    names = [fmt.plain(value) for value in (shown.a, shown.b)]
-    name_width = min(max(map(cell_len, names)), VALUE)
-    rows: list[Parts] = []
-    for before, values, unit in figures(shown):
-        texts = [f"{_figure(value)} {unit}" for value in values]
-        text_width = max(map(cell_len, texts))
-        room = width - name_width - text_width - 4
-        top = max(fmt.measured(values), default=0.0)
-        if room < LABEL or not top:
-            continue
-        rows.append(((before, "dim"),))
-        for name, text, value, ink in zip(names, texts, values, "ab", strict=True):
-            bar = bar_of((value or 0.0) / top, room)
-            rows.append(
-                ((f"{fitted(name, name_width)}  {text:>{text_width}}  ", "text"), (bar, ink))
-            )
-    return rows
-
-
 def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
     names = [fmt.plain(value) for value in (shown.a, shown.b)]
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
@@ -224,14 +178,17 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
         columns.append([f"{before} {text:>{longest}} {unit}".lstrip() for text in texts])
     if not columns:
         return []
-    return [
-        (
+    rates = [rate or 0.0 for rate in shown.rates]
+    rows: list[Parts] = []
+    for side, (name, ink) in enumerate(zip(names, "ab", strict=True)):
+        row = (
             (fitted(name, name_width), ink),
             ("  ", "text"),
             *_fields([(column[side], "text") for column in columns], width - name_width - 2, gap=2),
         )
-        for side, (name, ink) in enumerate(zip(names, "ab", strict=True))
-    ]
+        bar = bar_of(rates[side] / (max(rates) or 1.0), width - width_of(row) - GAP)
+        rows.append((*row, (f"{' ' * GAP}{bar}", ink)))
+    return rows
 
 
 def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.present.cells import Parts, cut, exactly, first_in_sight, value_in
+from gpudash.present.cells import Parts, cut, exactly, first_in_sight, following, value_in
 from gpudash.present.change_axis import Axis, shared_axis
 from gpudash.present.history import rate_unit
 from gpudash.present.ledger import (
@@ -27,7 +27,6 @@ from gpudash.present.ledger import (
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.keys import key_for
-from gpudash.tui.widgets.painted import Scrolled
 from gpudash.tui.widgets.panel import HEAVY, THIN, Panel
 from workloads.levers import Effect
 
@@ -61,7 +60,7 @@ class _LedgerColumns(NamedTuple):
     state: int
 
 
-class LeverPanel(Panel, Scrolled):
+class LeverPanel(Panel):
     """The ledger; the cursor is on the first row, the proposed one, until the user moves it."""
 
     _ledger: tuple[LedgerRow, ...] = ()
@@ -121,12 +120,10 @@ class LeverPanel(Panel, Scrolled):
 
     def find(self, text: str) -> bool:
         """Move the cursor to the next lever whose name contains the text; return whether found."""
-        count = len(self._ledger)
-        for index in (*range(self._cursor + 1, count), *range(min(self._cursor + 1, count))):
-            if text.lower() in self._ledger[index].row.lever.name.lower():
-                self._choose(index)
-                return True
-        return False
+        names = [one.row.lever.name for one in self._ledger]
+        if (found := following(names, self._cursor, text)) is not None:
+            self._choose(found)
+        return found is not None
 
     def _choose(self, index: int) -> None:
         self._cursor, self._moved = index, True

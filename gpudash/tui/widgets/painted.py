@@ -151,6 +151,21 @@ class Painted(Contained, Widget):
             hues[name] = style.bgcolor if inks.INKS[name].printed_on else style.color
         return self._ink(above) + Style(color=hues[above], bgcolor=hues[behind])
 
+    def scroll_rows(self, direction: int) -> None:
+        """Show earlier rows (-1) or later ones (+1)."""
+
+    def wheeled(self, direction: int, x: int) -> None:  # noqa: ARG002  # any column
+        """Handle a turn of the mouse wheel at this column: up (-1) or down (+1)."""
+        self.scroll_rows(direction)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.wheeled(-1, event.x)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.wheeled(1, event.x)
+
     def act(self, action: str) -> None:
         self.app.call_later(self.app.run_action, action)
 
@@ -158,22 +173,6 @@ class Painted(Contained, Widget):
         app = self.app
         on_terminal = not app.is_headless  # a headless frame has all colours
         return app.no_color or (on_terminal and app.console.color_system in FEW_COLOURS)
-
-
-class Scrolled(Painted):
-    """A painted widget that the mouse wheel scrolls by rows."""
-
-    def scroll_rows(self, direction: int) -> None:
-        """Show earlier rows (-1) or later ones (+1)."""
-        raise NotImplementedError  # no ABC: Textual has a metaclass of its own
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.scroll_rows(-1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.scroll_rows(1)
 
 
 class Ascii(LineFilter):

@@ -4,23 +4,19 @@ from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 
 from gpudash import format as fmt
-from gpudash.compare.starts import host_share, of_one_start
-from gpudash.present.cells import Cell, Parts, Scroll, cell, fitted, rule
+from gpudash.present.cells import Cell, Parts, Scroll, cell, following, rule
 from gpudash.present.history import Table, history_rows, table_of
 from gpudash.present.ranks import in_sight as ranks_in_sight
 from gpudash.present.ranks import rank_rows, spread, verdict
-from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.availability import unable
-from gpudash.tui.bars import button
 from gpudash.tui.keys import key_for
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.comparison import comparison_rows
 from gpudash.tui.widgets.log import is_trouble, kept, log_rows
-from gpudash.tui.widgets.painted import Scrolled
-from gpudash.tui.widgets.panel import MARGIN, Panel, PanelFrame
+from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 
 TITLES: dict[Tab, tuple[str, str]] = {
     "history": ("history", "hist"),
@@ -36,11 +32,9 @@ DIGIT = "⁵"
 LEAST_WHY = 8
 """Fewest free rows in which the pane tells why, too."""
 RANKS_FRAME = 3
-"""Rows of the ranks' table for its frame and its head."""
+"""Rows of the ranks' table for its rule, its head and what holds them up."""
 VALUE = 12
 """Columns of a lever's value in the rule."""
-ENTER = "screen.enter"
-"""The action whose effect depends on the tab."""
 EMPTY: dict[Tab, str] = {
     "output": "nothing printed so far",
     "ranks": "one process trains",
@@ -48,7 +42,7 @@ EMPTY: dict[Tab, str] = {
 """Text of an empty tab."""
 
 
-class Pane(Panel, Scrolled):
+class Pane(Panel):
     """The pane; tabs of ranks and output exist only in a run that has them."""
 
     def __init__(self) -> None:
@@ -155,15 +149,12 @@ class Pane(Panel, Scrolled):
     def find(self, text: str) -> bool:
         """Go to the next row or line with the text, wrapping around; return whether found."""
         texts = self._texts()
-        here = self._scroll.chosen(len(texts))
-        order = [*range(here + 1, len(texts)), *range(here + 1)]
-        found = next((row for row in order if text.casefold() in texts[row].casefold()), None)
-        if found is not None:
+        if (found := following(texts, self._scroll.chosen(len(texts)), text)) is not None:
             self._go_to(found)
         return found is not None
 
     def clicked(self, x: int, y: int) -> None:  # noqa: ARG002  # any column of a row
-        shown = self._scroll.in_sight(self._count, self.inside.height - 1)
+        shown = self._scroll.in_sight(self._count, self._list_rows)
         if self.tab == "history" and 0 < y <= len(shown):
             self._go_to(shown[y - 1])
 
@@ -197,10 +188,15 @@ class Pane(Panel, Scrolled):
     def _count(self) -> int:
         return len(self._texts())
 
+    @property
+    def _list_rows(self) -> int:
+        """Rows of a list below its head; below the ranks is what holds them up."""
+        return max(self.inside.height - 1 - (self.tab == "ranks"), 1)
+
     def _go_to(self, row: int) -> None:
         count, scroll = self._count, self._scroll
         if self.tab in ("history", "ranks"):
-            scroll = scroll.at(row, count, self.inside.height - 1)
+            scroll = scroll.at(row, count, self._list_rows)
         else:  # lines have no cursor: the row is the lowest visible line
             scroll = scroll.at(row, count, 1, least=min(self.inside.height, count) - 1)
         self._scrolls[self.tab] = scroll
@@ -215,16 +211,19 @@ class Pane(Panel, Scrolled):
 
     def _of_tab(self, width: int, height: int) -> Iterator[Parts]:
         if self.tab == "history":
-            shown = self._scroll.in_sight(self._count, max(height - 1, 1))
+            shown = self._scroll.in_sight(self._count, self._list_rows)
             head = height > 1
             yield from history_rows(self._table, shown, width, cursor=self._cursor, head=head)
         elif self.tab == "ab":
             compared, price = self._snapshot.comparison, self._snapshot.price
             yield from comparison_rows(compared, width, height, price)
         elif self.tab == "ranks" and self._snapshot.ranks:
-            in_view = self._scroll.in_sight(self._count, height - 1)
+            in_view = self._scroll.in_sight(self._count, self._list_rows)
             ranks = ranks_in_sight(self._snapshot, in_view)
             yield from rank_rows(self._snapshot, ranks, width, cursor=self._cursor)
+            held_up = verdict(self._snapshot)
+            said = fmt.clip(held_up or spread(self._snapshot), width - 2)
+            yield ((f" {said}", "busy" if held_up else "dim"),)
         elif self.lines.get(self.tab):
             lines, last = self.lines[self.tab], self._scroll.chosen(self._count)
             ink = "text" if self.tab == "output" else "dim"
@@ -234,50 +233,22 @@ class Pane(Panel, Scrolled):
         elif self.tab in EMPTY:
             yield ((f" {EMPTY[self.tab]}", "dim"),)
 
-    # ── the rule, and the row at the bottom ─────────────────────────────────────────────
+    # ── the rule ────────────────────────────────────────────────────────────────────────
 
-    def has_foot(self) -> bool:
-        ab = self._snapshot.comparison
-        has = {
-            # to end one that is sure, or what follows
-            "ab": ab is not None and (ab.is_over or ab.is_sure or bool(ab.doing)),
-            "ranks": True,
-            "history": self.has_focus and bool(self._table.results),
-            "output": self.has_focus and self._can("type"),
-        }
-        return has.get(self.tab, False)
+    def frame(self) -> Frame:
+        return self._tabs(), (*self._about(), *self._beyond())
 
-    def frame(self) -> PanelFrame:
-        tabs, shown = self._tabs(), self._snapshot.comparison
+    def _about(self) -> Iterator[Cell]:
+        shown = self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
-            active = _active(self._snapshot)
-            right, below = _comparison_cells(shown, active, can=self._can("blocks"))
-            return PanelFrame(top=tabs, top_right=right, bottom=below)
-        right = self._beyond() if self.tab in ("history", "ranks", *self.lines) else ()
-        if self.tab == "ranks":
-            return PanelFrame(top=tabs, **self._about_ranks())
-        if self.tab == "output" and self._can("type"):
-            below = (button("type a line", "type_line", key_of=ENTER),) if self.has_focus else ()
-            return PanelFrame(top=tabs, top_right=right, bottom=below)
-        if self.tab != "history" or not self._table.results:
-            return PanelFrame(top=tabs, top_right=right)
-        note = cell("tried one after another: no proof", "dim", rank=3)
-        return PanelFrame(top=tabs, top_right=right, bottom=(note,), bottom_right=self._row_keys())
-
-    def _about_ranks(self) -> dict[str, tuple[Cell, ...]]:
-        apart, held_up, right = spread(self._snapshot), verdict(self._snapshot), self._beyond()
-        room = self.size.width - 2 * MARGIN - sum(one.width + MARGIN for one in right)
-        below = cell(fitted(held_up or apart, max(room, 1)).rstrip(), "busy" if held_up else "dim")
-        above = (cell(apart, "dim", rank=2),) if held_up else ()
-        return {"top_right": above, "bottom": (below,), "bottom_right": right}
-
-    def _row_keys(self) -> tuple[Cell, ...]:
-        chosen = self.chosen_result
-        if chosen is None or not self.has_focus:
-            return ()
-        copy = button("copy", "copy", rank=2)
-        use = button("use these levers", "use_row", key_of=ENTER, rank=1)
-        return (use, copy) if self._can("levers") else (copy,)
+            setting = f"{fmt.plain(shown.lever)}={fmt.clip(fmt.plain(shown.b), VALUE)}"
+            yield cell("tune" if shown.doing else setting, "strong", rank=2)
+            if not shown.is_over and not shown.doing:
+                yield cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
+        elif self.tab == "history" and self._table.results:
+            yield cell("tried one after another: no proof", "dim", rank=4)
+        elif self.tab == "ranks" and verdict(self._snapshot):
+            yield cell(spread(self._snapshot), "dim", rank=2)
 
     def _tabs(self) -> tuple[Cell, ...]:
         unread, comparison = self._unread["log"], self._snapshot.comparison
@@ -308,7 +279,7 @@ class Pane(Panel, Scrolled):
 
     def _beyond(self) -> tuple[Cell, ...]:
         if self.tab in ("history", "ranks"):
-            in_view = self._scroll.in_sight(self._count, max(self.inside.height - 1, 1))
+            in_view = self._scroll.in_sight(self._count, self._list_rows)
             last, above = in_view.stop - 1, in_view.start
             what = "row" if self.tab == "history" else "rank"
         else:
@@ -335,19 +306,13 @@ def _on_gpu(snapshot: Snapshot) -> bool:
 
 
 def _shown(snapshot: Snapshot) -> tuple[object, ...]:
-    can = [unable(ability, snapshot) is None for ability in ("blocks", "type", "levers")]
+    can = unable("type", snapshot) is None
     return (
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
         *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
-        *(can, _profile_line(snapshot), _active(snapshot)),
+        *(can, _profile_line(snapshot)),
         snapshot.answer.why if snapshot.answer is not None else (),
     )
-
-
-def _active(snapshot: Snapshot) -> str:
-    """Return the value of the A/B's lever, as requested last; empty if unknown."""
-    lever = snapshot.comparison.lever if snapshot.comparison is not None else ""
-    return snapshot.pending.get(lever, snapshot.settings.get(lever, ""))
 
 
 def _profile_line(snapshot: Snapshot) -> str:
@@ -357,46 +322,3 @@ def _profile_line(snapshot: Snapshot) -> str:
         return f"steps {profile.first_step:,} to {last:,} were traced: {key} shows the profile"
     reason = unable("profile", snapshot)
     return f"no profile of this run yet: {reason or f'{key} makes one'}"
-
-
-def _tune_cells(shown: ComparisonShown, *, can: bool) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    what = cell("tune", "strong", rank=2)
-    if not can:
-        return (what,), ()
-    if not shown.is_over:
-        return (what,), (button("ends it, and keeps the best so far", "compare"),)
-    if not shown.best:
-        return (what,), ()
-    sets = button(f"sets the best{'' if shown.proven else ', not proven'}", "keep", key_of=ENTER)
-    return (what,), (sets, button("back to the start", "go_back"))
-
-
-def _comparison_cells(
-    shown: ComparisonShown, active: str, *, can: bool
-) -> tuple[tuple[Cell, ...], tuple[Cell, ...]]:
-    """Return the cells in the rule, and in the bottom row; the `active` value has no button."""
-    lever = fmt.plain(shown.lever)
-    what = cell(f"{lever}={fmt.clip(fmt.plain(shown.b), VALUE)}", "strong", rank=2)
-    if shown.doing:
-        return _tune_cells(shown, can=can)
-    if not shown.is_over:
-        pairs = cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
-        ends = (button("sure: ends it", "keep", key_of=ENTER),) if shown.is_sure and can else ()
-        return (what, pairs), ends
-    if shown.verdict is None:
-        return (what,), ()
-    a, b, now = (fmt.clip(fmt.plain(value), VALUE) for value in (shown.a, shown.b, active))
-    alone = bool(of_one_start(host_share(shown)))
-    slower = ", slower" if shown.proven and (shown.change or 0.0) < 0 else ""
-    keys = (
-        *([cell(f"{now} is active", "strong", rank=1)] if active else ()),
-        *([button(f"sets {b}{slower}", "keep", key_of=ENTER)] if active != shown.b else ()),
-        *([button(f"back to {a}", "go_back")] if active != shown.a else ()),
-        button("more pairs", "more_pairs", rank=2),
-    )
-    copies = (
-        button("copy the verdict", "copy", rank=4),
-        button("card", "card", rank=3),
-        button("copy it for new starts", "new_starts", rank=2 if alone else 5),
-    )
-    return (what,), (*keys, *copies) if can else copies

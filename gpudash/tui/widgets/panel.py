@@ -4,10 +4,9 @@ The rule above a panel is painted with the content, row by row: a border of Text
 buttons, and costs each widget two more style matches before the first frame.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice, repeat
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
-import msgspec
 from textual import events
 from textual.geometry import Size
 
@@ -24,17 +23,8 @@ MARGIN = 3
 """Columns between two cells of a rule, or a cell and its end: blank, line, blank."""
 
 
-class PanelFrame(msgspec.Struct, frozen=True, kw_only=True):
-    """The cells in a panel's rule, and in the row at its bottom, by place."""
-
-    top: tuple[Cell, ...] = ()
-    top_right: tuple[Cell, ...] = ()
-    bottom: tuple[Cell, ...] = ()
-    bottom_right: tuple[Cell, ...] = ()
-
-    def placed(self, width: int, *, top: bool) -> Iterator[tuple[int, Cell]]:
-        left, right = (self.top, self.top_right) if top else (self.bottom, self.bottom_right)
-        return placed(left, right, width, margin=MARGIN, gap=MARGIN)
+Frame: TypeAlias = tuple[Sequence[Cell], Sequence[Cell]]
+"""The cells in a panel's rule: at its left end, and at its right one."""
 
 
 class Panel(Painted):
@@ -47,41 +37,32 @@ class Panel(Painted):
     @property
     def inside(self) -> Size:
         width, height = self.size
-        above, below = self._edges(height)
-        return Size(width, max(height - above - below, 0))
+        return Size(width, height - self._above(height))
 
-    def has_foot(self) -> bool:
-        """Return whether there is a row of cells below the body."""
-        return False
+    def _above(self, height: int) -> int:
+        return int(self.ruled and height > 1)
 
-    def _edges(self, height: int) -> tuple[int, int]:
-        above = int(self.ruled and height > 1)
-        return above, int(height > above + 1 and self.has_foot())
-
-    def frame(self) -> PanelFrame:
-        return PanelFrame()
+    def frame(self) -> Frame:
+        return (), ()
 
     def body(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows of the body; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
 
-    def rule(self, width: int) -> Parts:
-        return self._edge(width, HEAVY if self.has_focus else THIN, top=True)
-
     def rows(self, width: int, height: int) -> Iterator[Parts]:
-        above, below = self._edges(height)
-        room = height - above - below
+        above = self._above(height)
         yield from [self.rule(width)] * above
-        yield from islice(chain(self.body(width, room), repeat(())), room)
-        if below:
-            yield self._edge(width, " ", top=False)
+        yield from self.body(width, height - above)
 
-    def _edge(self, width: int, across: str, *, top: bool) -> Parts:
-        ink = "focus" if self.has_focus else "border"
+    def rule(self, width: int) -> Parts:
+        across, ink = (HEAVY, "focus") if self.has_focus else (THIN, "border")
         row = [(f" {across}", ink)]
-        for x, one in self.frame().placed(width, top=top):
+        for x, one in self._placed(width):
             row += [(across * (x - 1 - width_of(row)), ink), (" ", ink), *one.parts, (" ", ink)]
         return (*row, (across * (width - width_of(row)), ink))
+
+    def _placed(self, width: int) -> Iterator[tuple[int, Cell]]:
+        return placed(*self.frame(), width, margin=MARGIN, gap=MARGIN)
 
     def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001  # Textual's signature
         """Repaint the rule; no style rule depends on the focus, so none is matched again."""
@@ -89,11 +70,11 @@ class Panel(Painted):
 
     def on_click(self, event: events.Click) -> None:
         width, height = self.size
-        above, below = self._edges(height)
-        if above <= event.y < height - below:
+        above = self._above(height)
+        if event.y >= above:
             self.clicked(event.x, event.y - above)
             return
-        for x, one in self.frame().placed(width, top=event.y < above):
+        for x, one in self._placed(width):
             if x <= event.x < x + one.width and one.action:
                 self.act(one.action)
 
@@ -195,13 +176,8 @@ class TimePanel(Panel):
         if at_s is not None and not self._is_drag(x):
             self.act(f"screen.cursor_at({at_s!r})")
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.act("screen.range(-1)")
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.act("screen.range(1)")
+    def wheeled(self, direction: int, x: int) -> None:  # noqa: ARG002  # any column
+        self.act(f"screen.range({direction})")
 
     def _is_drag(self, x: int) -> bool:
         return abs(x - self._pressed_at) >= LEAST_DRAG

@@ -18,7 +18,7 @@ from gpudash.present.throughput import throughput
 from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
 from gpudash.tui.bars import button
-from gpudash.tui.widgets.panel import PanelFrame, TimePanel, gutter_of, moment_cell
+from gpudash.tui.widgets.panel import Frame, TimePanel, gutter_of, moment_cell
 
 LEAST_LINE = 4
 """Fewest columns of a sparkline."""
@@ -54,7 +54,7 @@ class Activity(TimePanel):
         time_range = range_of(self._snapshot.series, columns.line, self.view)
         return time_range.moment_in(x - columns.before_line) if columns.line else None
 
-    def frame(self) -> PanelFrame:
+    def frame(self) -> Frame:
         width, height = self.inside
         kinds = {one.kind for one in self._fitting(width, height)}
         title = "GPU" if "gpu" in kinds else "host"
@@ -62,10 +62,8 @@ class Activity(TimePanel):
             title = "GPU and host"
         at = () if self.view.moment_s is None else (moment_cell(self.view, None),)
         whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
-        return PanelFrame(
-            top=(cell(f"³{title}", "strong"), *whose),
-            top_right=(*at, button("close" if self.whole else "all", "screen.device", rank=1)),
-        )
+        more = button("close" if self.whole else "all", "screen.device", rank=1)
+        return (cell(f"³{title}", "strong"), *whose), (*at, more)
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         if self.whole:

@@ -1,18 +1,15 @@
 """The step time chart: stacked columns of the phases over time."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby, repeat
-from operator import itemgetter
+from itertools import repeat
 
 from gpudash import format as fmt
 from gpudash.present.axes import bins_of, cut, means, value_at
 from gpudash.present.cells import Cell, Parts, cell
+from gpudash.present.columns import column_rows
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
 from gpudash.present.readings import step_value
 from gpudash.present.step_time import (
-    BLANK,
-    IDLE,
-    ColumnCell,
     StepPart,
     columns_of,
     legend,
@@ -24,15 +21,11 @@ from gpudash.present.step_time import (
 from gpudash.present.throughput import nothing
 from gpudash.snapshot import Snapshot
 from gpudash.tui.widgets.panel import (
-    GUTTER,
-    PanelFrame,
+    Frame,
     TimePanel,
     gutter_of,
     moment_cell,
 )
-
-CHARACTER, INK = itemgetter(0), itemgetter(1)
-MARKER: ColumnCell = ("┊", "faint")
 
 
 class StepTime(TimePanel):
@@ -50,7 +43,7 @@ class StepTime(TimePanel):
             bool(snapshot.ranks),
         )
 
-    def frame(self) -> PanelFrame:
+    def frame(self) -> Frame:
         snapshot, view = self._snapshot, self.view
         if view.moment_s is None:
             named = {"p50": snapshot.step_ms_p50, "p95": snapshot.step_ms_p95}
@@ -64,7 +57,7 @@ class StepTime(TimePanel):
             ),
         )
         whose = [cell("rank 0", "dim", rank=3)] * bool(snapshot.ranks)
-        return PanelFrame(top=(cell("⁴step, ms", "strong"), *whose), top_right=values)
+        return (cell("⁴step, ms", "strong"), *whose), values
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         snapshot = self._snapshot
@@ -98,46 +91,20 @@ class StepTime(TimePanel):
 
     def _plot(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterator[Parts]:
         snapshot, series, view = self._snapshot, self._snapshot.series, self.view
-        time_range, gutter = self.range_in(width), gutter_of(width)
+        time_range = self.range_in(width)
         bins = bins_of(series.at_s, time_range)
         stretches = [stretch for _, stretch in bins]
         now_ms = snapshot.step_ms_p50 if view.end_s is None else None
         top = top_ms(series, stretches, snapshot.markers, now_ms)
         drawn = columns_of(series, parts, stretches, top, rows)
-        columns = [(BLANK,) * rows] * (width - gutter)
-        for (x, _), column in zip(bins, drawn, strict=True):
-            columns[x] = column
-        for marker in filter(lambda one: time_range.holds(one.at_s), snapshot.markers):
-            x = time_range.column_of(marker.at_s)
-            columns[x] = tuple(MARKER if one == BLANK else one for one in columns[x])
-        if view.cursor_s is not None and time_range.holds(view.cursor_s):
-            x = time_range.column_of(view.cursor_s)
-            columns[x] = tuple(_crossed(one) for one in columns[x])
-        is_cut = any(
-            ms is not None and ms > top
-            for ms in means(series.of("step_ms"), series.at_s, stretches)
-        )
-        for y, row in enumerate(zip(*columns, strict=True)):
-            axis = [self._axis(y, rows, top, is_cut=is_cut)] if gutter else []
-            blocks = groupby(row, key=INK)
-            yield (*axis, *(("".join(map(CHARACTER, same)), ink) for ink, same in blocks))
-
-    def _axis(self, y: int, rows: int, top: float, *, is_cut: bool) -> tuple[str, str]:
-        at = {rows // 2: top / 2} if rows >= 5 else {}
-        at |= {rows - 1: 0.0, 0: top}
-        text = fmt.compact(at[y]) + ("↑" if is_cut and y == 0 else "") if y in at else ""
-        if len(text) >= GUTTER:  # numbers are not cut
-            text = ""
-        return f"{text:>5}{'┤' if text else ' '}", "faint"
+        columns = {x: column for (x, _), column in zip(bins, drawn, strict=True)}
+        steps_ms = fmt.measured(means(series.of("step_ms"), series.at_s, stretches))
+        gutter, marks = gutter_of(width), self.marks_in(time_range)
+        is_cut = max(steps_ms, default=0.0) > top
+        return column_rows(columns, top, time_range, rows, gutter, marks, is_cut=is_cut)
 
     def _legend(self, parts: tuple[StepPart, ...], width: int) -> Iterator[tuple[str, str]]:
         snapshot, view = self._snapshot, self.view
         step = spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
         for entry in legend(parts, step, width - 2) if step else ():
             yield from (("  ", ""), *entry.parts)
-
-
-def _crossed(block: ColumnCell) -> ColumnCell:
-    """Return a block with the cursor over it; its hue stays visible."""
-    hue = block[1].partition("/")[0]
-    return "│", "strong" if hue in ("", IDLE, "faint") else f"strong/{hue}"

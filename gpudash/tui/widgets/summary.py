@@ -12,7 +12,7 @@ from gpudash.present.cells import Parts, bar_of, beside, fitted, rule
 from gpudash.trace.summary import PHASES
 from gpudash.trace.text import Figure, Section
 from gpudash.tui.widgets.log import wrapped
-from gpudash.tui.widgets.painted import Scrolled
+from gpudash.tui.widgets.painted import Painted
 from gpudash.tui.widgets.timeline import WAIT, hue_of
 
 COLUMNS = (0, 76, 240)
@@ -117,7 +117,7 @@ Painter: TypeAlias = Callable[[int], Iterable[Parts]]
 COPIED_COLUMNS = 120
 
 
-class Tables(Scrolled):
+class Tables(Painted):
     """Shows the rows of a painter."""
 
     def __init__(self) -> None:

@@ -1,14 +1,12 @@
 """The throughput chart over the common time axis."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby, pairwise, repeat
-from operator import itemgetter
 
 from rich.cells import cell_len
 
 from gpudash import format as fmt
 from gpudash.present.axes import (
-    Runs,
     TimeRange,
     bins_of,
     cut,
@@ -16,6 +14,7 @@ from gpudash.present.axes import (
     value_at,
 )
 from gpudash.present.cells import LEVELS, Cell, CellRow, Parts, cell
+from gpudash.present.columns import column_rows
 from gpudash.present.curves import LEAST_ROWS, curves, in_stretches
 from gpudash.present.throughput import (
     EIGHTHS,
@@ -33,7 +32,7 @@ from gpudash.snapshot import Snapshot, is_live
 from gpudash.tui.bars import button
 from gpudash.tui.widgets.panel import (
     GUTTER,
-    PanelFrame,
+    Frame,
     TimePanel,
     ends_of,
     gutter_of,
@@ -45,7 +44,7 @@ LEAST_BANDED = 6
 """Rows from which one shows the sides of an A/B."""
 NEW_S = 2.0
 """The newest part of a curve, in seconds: it is in full colour."""
-MARKER, CURSOR = "┊", "│"
+MARKER = "┊"
 SIDES: Parts = ((" " * (GUTTER - 4), ""), ("A", "a"), ("/", "faint"), ("B", "b"), (" ", ""))
 """The text before the band, in the colours of both sides."""
 
@@ -61,19 +60,15 @@ class ThroughputChart(TimePanel):
 
     # ── frame ───────────────────────────────────────────────────────────────────────────
 
-    def frame(self) -> PanelFrame:
+    def frame(self) -> Frame:
         snapshot, view = self._snapshot, self.view
         live = is_live(snapshot)
         follow = button("live" if live else "newest", "screen.freeze", rank=4)
         keys = () if view.end_s is None else (follow,)
         shown = window(self.time_range, view, live=live)
-        return PanelFrame(
-            top=(
-                cell(f"²{throughput(snapshot).unit}", "strong"),
-                cell(shown, "dim" if view.end_s is None else "busy", rank=2),
-            ),
-            top_right=(*keys, *self._values()),
-        )
+        unit = cell(f"²{throughput(snapshot).unit}", "strong")
+        when = cell(shown, "dim" if view.end_s is None else "busy", rank=2)
+        return (unit, when), (*keys, *self._values())
 
     def _values(self) -> Iterator[Cell]:
         snapshot, at_s, rate = self._snapshot, self.view.moment_s, throughput(self._snapshot)
@@ -107,54 +102,19 @@ class ThroughputChart(TimePanel):
         banded = height >= LEAST_BANDED and bool(compared)
         rows = height - named - banded
         top = scale_of(runs, snapshot.markers)
+        inks, marks = self._inks_in(compared, time_range), self.marks_in(time_range)
         if drawn:
-            yield from self._lines(runs, top, time_range, rows, compared)
+            lines = in_stretches(runs, inks, time_range)
+            yield from curves(lines, top, time_range, rows, gutter, marks)
         else:
-            canvas = drawn_columns(runs, top, time_range, rows)
-            cut_off = highest(runs) > top
-            for y, row in enumerate(self._overlaid(canvas, time_range, marked, compared)):
-                yield (*(self._axis(y, rows, top, cut_off=cut_off) if gutter else ()), *row)
+            columns = drawn_columns(runs, inks, top, time_range, rows)
+            is_cut = highest(runs) > top
+            yield from column_rows(columns, top, time_range, rows, gutter, marks, is_cut=is_cut)
         if banded:
             yield (*(SIDES if gutter else ()), *self._band(compared, time_range.columns))
         if named:
             ends = ("", "") if drawn else ends_of(time_range, self.view, live=is_live(snapshot))
             yield ((" " * gutter, ""), *_foot(marked, time_range.columns, ends))
-
-    def _lines(
-        self,
-        runs: Runs,
-        top: float,
-        time_range: TimeRange,
-        rows: int,
-        compared: Mapping[int, float],
-    ) -> Iterable[Parts]:
-        lines = in_stretches(runs, self._inks_in(compared, time_range), time_range)
-        gutter = gutter_of(time_range.columns + GUTTER)
-        return curves(lines, top, time_range, rows, gutter, self.marks_in(time_range))
-
-    def _overlaid(
-        self,
-        canvas: Sequence[str],
-        time_range: TimeRange,
-        marked: Iterable[int],
-        compared: Mapping[int, float],
-    ) -> Iterator[Parts]:
-        behind = dict.fromkeys(marked, MARKER)
-        cursor_s = self.view.cursor_s
-        if cursor_s is not None and time_range.holds(cursor_s):
-            behind[time_range.column_of(cursor_s)] = CURSOR
-        inks = self._inks_in(compared, time_range)
-        for line in canvas:
-            cells = [*zip(line, inks, strict=True)]
-            for x, mark in behind.items():
-                if mark == CURSOR:
-                    cells[x] = CURSOR, f"strong/{inks[x]}" if line[x] == "█" else "strong"
-                elif line[x] == " ":
-                    cells[x] = MARKER, "faint"
-            yield tuple(
-                ("".join(character for character, _ in same), ink)
-                for ink, same in groupby(cells, key=itemgetter(1))
-            )
 
     def _inks_in(self, compared: Mapping[int, float], time_range: TimeRange) -> list[str]:
         """Return the ink of each column: what is new or compared is loud, a steady rate is not."""
@@ -175,14 +135,6 @@ class ThroughputChart(TimePanel):
                 yield side.upper() * width, f"fill-{side}"
             else:
                 yield LEVELS[round(EIGHTHS * share_b) - 1] * width, "fill-b/fill-a"
-
-    def _axis(self, y: int, rows: int, top: float, *, cut_off: bool) -> Parts:
-        parts = 2 if rows >= 5 else 1
-        at = {rows * part // parts: top * (parts - part) / parts for part in range(parts)}
-        at |= {rows - 1: 0.0} if rows > 1 else {}
-        tick = "↑" if cut_off and y == 0 else "┤" if y in at else "│"
-        text = fmt.compact(at[y]) if y in at else ""
-        return ((f"{text:>{GUTTER - 1}}{tick}", "faint"),)
 
 
 def _foot(marked: Mapping[int, str], columns: int, ends: tuple[str, str]) -> Parts:

@@ -344,10 +344,5 @@ class Lanes(Painted):
         elif number < len(shown):
             self.show(self.view.in_lane(shown[number]).at(self.time_at(event.x)))
 
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        event.stop()
-        self.show(self.view.zoomed(-1, self.time_at(event.x)))
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.show(self.view.zoomed(+1, self.time_at(event.x)))
+    def wheeled(self, direction: int, x: int) -> None:
+        self.show(self.view.zoomed(direction, self.time_at(x)))
