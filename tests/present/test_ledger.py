@@ -1,7 +1,7 @@
 """The ledger: which figure a lever has, how it is known, and the order of the levers."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.present.change_axis import shared_axis
 from gpudash.present.ledger import LeverRow, Standing, ledger
@@ -11,7 +11,6 @@ from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from tests.having import having
 
-changed = msgspec.structs.replace
 ABOUT = {"effect": "next step", "summary": "", "source": ""}
 
 

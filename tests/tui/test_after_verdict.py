@@ -1,7 +1,7 @@
 """What follows from a verdict: its notices, and the actions of its keys."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.compare.ab import Question
 from gpudash.compare.starts import of_one_start
@@ -9,7 +9,6 @@ from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
 from tests.tui.driving import showing
 from tests.tui.fake_engine import settings, training
 
-changed = msgspec.structs.replace
 SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 
 

@@ -1,7 +1,7 @@
 """The lever panel alone: what it shows at each size, and what keys and mouse do to it."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 from rich.cells import cell_len
 from textual import events
 from textual.app import App
@@ -20,7 +20,6 @@ from tests.tui.frames import painted
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 
-changed = msgspec.structs.replace
 MOVED = {"pipelined": "on", "batch_size": "32", "data": "resident", "backward_thread": "autograd"}
 USUAL, NARROW = (120, 17), (80, 8)
 SIZES = [(20, 5), (24, 12), (34, 28), (80, 8), (400, 120)]

@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.errors import UsageError
 from gpudash.tui.keys import PROFILED_STEPS
@@ -13,7 +13,6 @@ from tests.tui.driving import showing
 from tests.tui.fake_engine import recording, training
 from tests.tui.traces import SUMMARY, profiled, shown, training_trace
 
-changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
 
 

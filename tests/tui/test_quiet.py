@@ -1,7 +1,7 @@
 """Numbers on screen change at most every two seconds; what happens is shown at once."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import Answer
@@ -10,7 +10,6 @@ from gpudash.tui.run_state import Quiet
 from tests.having import having
 from tests.tui.comparisons import compared
 
-changed = msgspec.structs.replace
 FIRST = Snapshot(
     state="training",
     workload="encdec",

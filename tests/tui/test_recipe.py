@@ -1,6 +1,6 @@
 """The lines to take home, from the levers and from the chooser."""
 
-import msgspec
+from msgspec.structs import replace as changed
 
 from gpudash.reference_levers import reference_levers
 from gpudash.tui.screens.chooser import Chooser
@@ -10,7 +10,6 @@ from tests.tui.driving import showing
 from workloads.levers import find
 from workloads.take_home import recipe
 
-changed = msgspec.structs.replace
 PRECISION = find(reference_levers("encdec", {}), "precision")
 
 

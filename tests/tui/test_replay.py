@@ -6,7 +6,6 @@ from itertools import product
 import msgspec
 import pytest
 
-from gpudash.format import minutes
 from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
@@ -62,16 +61,6 @@ async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training
 REPLAYED = View(panels=PanelChoice(scrubber=True))
 
 
-def test_header_and_scrubber_say_where_the_recording_stands():
-    d = still(snapshot=SHOWN, view=REPLAYED)
-    for size in [(60, 16), (80, 24), (120, 40), (200, 50)]:
-        d.resize(*size)
-        assert "replay run.csv  0:00:31 of 0:00:53  ×4" in d.lines()[0]
-        scrubber = d.lines()[-3]
-        assert scrubber.startswith(" 0:00:00 ├")
-        assert 0 < scrubber.index("┊on") < scrubber.index("●")
-
-
 @pytest.mark.parametrize(
     ("position_s", "later_s"), [(13.0, 50.0), (30.0, 13.0)], ids=["position", "next marker"]
 )
@@ -82,15 +71,6 @@ def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
     line = d.lines()[-3].partition("├")[2].partition("┤")[0]
     assert line.count("┊") == 2
     assert not set("1024") & set(line)
-
-
-@showing(SHOWN, size=(200, 50), player=FakePlayer())
-async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only(d):
-    footer = d.footer()
-    assert footer["compare"]["a"] == "dim"
-    assert footer["screen.play"]["space"] == "key"
-    levers = d.app.main_screen.levers.region
-    assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
 
 
 async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied():
@@ -130,19 +110,6 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     )
     command = verdict_command(shown, "encdec", Plan(workload="encdec", settings={}, nproc=2))
     assert "--set bucket_cap_mb=4 --nproc 2" in command
-
-
-@showing(SHOWN, size=(200, 50), player=FakePlayer())
-async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered(d):
-    newest = f" to {minutes(SHOWN.series.at_s[-1])} "
-    assert (d.text().count(newest), "live" in d.text()) == (1, False)
-    (values,) = (
-        one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
-    )
-    assert values.parts[0] == ("⏎", "dim")
-    d.app.main_screen.action_freeze()
-    await d.settle()
-    assert "f newest" in d.text()
 
 
 PARTS = ("throughput", "activity", "step", "levers", "pane")

@@ -1,7 +1,7 @@
 """Keys that start, pause, restart and record, against an engine that is slow or says no."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.errors import RecordingError
 from gpudash.protocol.commands import Plan
@@ -12,7 +12,6 @@ from gpudash.tui.inbox import Inbox
 from tests.tui.driving import showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
-changed = msgspec.structs.replace
 PAUSED = changed(training(), state="paused", status="paused")
 DEAD = ("failed", "finished", "stopped")
 

@@ -2,16 +2,13 @@
 
 import re
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.protocol.readings import HostReading
 from tests.tui.driving import showing, still
 from tests.tui.fake_engine import CPU, training, with_series
-
-changed = msgspec.structs.replace
-
 
 TRANSFORM_MS = {"read": 0.31, "decode": 2.345, "crop": 0.02}
 

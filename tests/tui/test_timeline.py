@@ -2,8 +2,8 @@
 
 from itertools import cycle, pairwise
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 from textual import events
 from textual.content import Content
 
@@ -17,7 +17,6 @@ from tests.tui.driving import showing, strips_of
 from tests.tui.fake_engine import FakeEngine, answered, training
 from tests.tui.traces import LANES, SUMMARY, WAITING, shown, trace_of, training_trace
 
-changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
 ANSWERED = changed(answered(RUNNING), profile_of=("train.py", {}))
 WAITS_DOES = ("copy", "forward", "backward", "optimizer")

@@ -1,17 +1,15 @@
 """Undo and redo of lever changes: what counts as one, and what the training refuses."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from gpudash.errors import UsageError
 from gpudash.protocol.session import Playback
 from gpudash.tui.lever_control import MOST_EDITS, Edit, UndoStack
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running
-
-changed = msgspec.structs.replace
 
 
 def changes_of(control):
