@@ -128,13 +128,6 @@ def test_batch_sizes_cannot_be_compared_if_samples_are_unknown():
     )
 
 
-def test_equal_settings_show_no_difference():
-    question = Question(lever="pipelined", a="on", b="on", pairs=8)
-    done = conduct(question, step_ms=faster(1.0, noise=unsteady())).run()
-    assert done.experiment.verdict.startswith("no difference shown for pipelined=on")
-    assert done.experiment.found.pairs == 8
-
-
 def test_it_ends_once_a_difference_above_one_percent_is_ruled_out():
     question = Question(lever="pipelined", a="on", b="on", pairs=40)
     done = conduct(question, step_ms=faster(1.0, noise=(1.0, 1.004, 0.997))).run()
@@ -163,17 +156,6 @@ def test_it_ends_as_soon_as_it_is_sure_and_precise_and_says_so_once(delay):
     assert done.commands == [STOP]
     assert len(done.worker.began) < 60
     assert done.worker.settings["pipelined"] == "off"  # done means: back home
-
-
-def test_the_verdict_is_not_changed_by_blocks_that_end_after_it():
-    done = Conducted(
-        Comparison(pipelined(pairs=60, precision=0.01)), Worker(step_ms=faster(1.25)), delay=100
-    )
-    while done.experiment.verdict is None:
-        done.turn()
-    known = done.experiment.shown()
-    assert done.run().experiment.shown() == known
-    assert len(done.worker.began) > 2 * FEWEST_PAIRS + 2
 
 
 def conduct_beside(*readings):
@@ -224,14 +206,6 @@ def test_load_that_comes_after_the_verdict_does_not_touch_it():
     assert not done.experiment.done
     done.tell(host(done.worker.now_s, core_wait_pct=90.0))
     assert done.experiment.shown().core_wait_pct == 10.0
-
-
-def test_the_rates_of_both_values_are_shown():
-    done = conduct(pipelined(), step_ms=faster(1.25)).run()
-    shown = done.experiment.shown()
-    assert shown.of("steps_per_s") == pytest.approx((20.0, 25.0))
-    assert shown.of("samples_per_s") == pytest.approx((160.0, 200.0))
-    assert not done.experiment.refused
 
 
 def test_the_rates_differ_by_the_change_however_unsteady_the_machine():
@@ -378,12 +352,3 @@ def test_at_the_end_of_the_training_what_was_measured_is_its_verdict():
     assert done.experiment.done
     assert done.experiment.cut_short
     assert "8 pairs" in done.experiment.verdict
-
-
-def test_records_after_its_end_are_ignored():
-    done = conduct(pipelined(), step_ms=faster(1.25)).run()
-    known = done.experiment.shown()
-    done.turn(50)
-    done.tell(in_process(Worker().start(), pid=43))
-    assert done.experiment.shown() == known
-    assert done.commands == []

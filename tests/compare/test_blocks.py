@@ -115,23 +115,6 @@ def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
     ]
 
 
-def test_several_blocks_may_end_in_one_report():
-    bench = Bench(0, 1).entered(warmup_steps=0)
-    bench.changed(block=1, after_step=3, warmup_steps=0)
-    bench.changed(block=None, after_step=6)
-    steps = [
-        step(number, BEGAN_S + number, 10.0 * number, segment)
-        for number, segment in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 3)]
-    ]
-    bench.fold_all(
-        Progress(until_s=BEGAN_S + 8, steps=tuple(steps), total_steps=7, total_samples=0)
-    )
-    assert [(one.number, one.busy_s) for one in bench.outcomes] == [
-        (0, pytest.approx(0.030)),
-        (1, pytest.approx(0.090)),
-    ]
-
-
 def test_a_block_that_was_cut_short_has_no_outcome():
     bench = Bench(0, min_steps=3).entered()
     bench.finished(900.0, 900.0, 50.0, 50.0)
@@ -140,14 +123,6 @@ def test_a_block_that_was_cut_short_has_no_outcome():
     bench.finished(1.0, segment=1)
     assert bench.outcomes == []
     assert bench.log.over == "another change ended it"
-
-
-def test_impossible_settings_are_an_outcome_with_the_reason():
-    bench = Bench(0, 1)
-    bench.fold_all(refused(0, "no such thing"))
-    assert bench.outcomes == [NotRun(number=0, kind="bad_setting", reason="no such thing")]
-    bench.finished(50.0)
-    assert bench.log.over is None
 
 
 def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
@@ -216,19 +191,6 @@ def test_it_is_over_when_the_training_ends(end):
     bench = Bench(0).entered()
     bench.fold_all(end)
     assert bench.log.over == "the training ended"
-
-
-def test_utilisation_does_not_include_time_before_the_block():
-    bench = Bench(0).entered(warmup_steps=0)
-    for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
-        bench.fold_all(
-            gpu(BEGAN_S + at_s, gpu_util_pct=value),
-            host(BEGAN_S + at_s, cpu_pct=value, core_wait_pct=value / 2),
-        )
-    bench.finished(500.0, 500.0, 200.0)
-    bench.left(after_step=3)
-    (block,) = bench.outcomes
-    assert tuple(map(block.of, ("gpu_util_pct", "cpu_pct", "core_wait_pct"))) == (90.0, 90.0, 45.0)
 
 
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
