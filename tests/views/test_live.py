@@ -16,7 +16,6 @@ from gpudash.views.live import (
     MOST_VERDICTS,
     OTHERS_S,
     PASSING_S,
-    QUIET_S,
     STALL_S,
     LiveView,
 )
@@ -63,14 +62,6 @@ def test_before_the_worker_is_ready_the_status_says_what_it_waits_for():
     assert watched.feed(Status(text="loading torch")).now() == having(
         state="starting", status="loading torch"
     )
-
-
-def test_at_the_begin_nothing_has_been_counted():
-    assert Watched().now() == having(
-        elapsed_s=0.0, total_steps=0, total_samples=0, skipped_samples=0
-    )
-    watched = Watched()
-    assert watched.feed(watched.run.start()).now().training_s == 0.0
 
 
 def test_a_training_is_shown_with_its_rates_counts_and_loss():
@@ -256,12 +247,6 @@ def test_in_a_hang_the_rate_is_0(watched):
     assert shown.hang is not None
 
 
-def test_while_no_step_finishes_the_rate_is_0():
-    shown = Watched().trained().now(later_s=QUIET_S + 1)
-    assert shown.quiet_s is not None
-    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, 0.0)
-
-
 def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
     watched = Watched().feed(Trainer().start())
     uncounted = [
@@ -272,12 +257,6 @@ def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
     ]
     watched.feed(*uncounted, paused(watched.run.now_s))
     assert watched.now() == having(steps_per_s=0.0, samples_per_s=None)
-
-
-def test_a_stuck_training_is_drawn_as_standing_still(watched):
-    shown = watched.feed(watched.run.wait(STALL_S + 3.0)).now()
-    assert shown.series.of("steps_per_s")[-1] == 0.0
-    assert shown.steps_per_s < 10.0
 
 
 def test_the_end_is_shown_with_the_time_it_took(watched):
@@ -342,25 +321,11 @@ def test_notes_are_those_of_the_settings_in_force(watched):
     assert watched.feed(none).now().notes == ()
 
 
-def test_going_back_after_out_of_memory_is_explained(watched):
-    reason = "out of memory with batch_size=4096: went back to batch_size=8"
-    assert watched.feed(
-        Refused(answers=(7,), kind="bad_setting", changes={"batch_size": "4096"}, reason=reason),
-        watched.run.change(batch_size="8"),
-        *watched.run.steps(3),
-    ).now() == having(status_line=f"training – refused: {reason}")
-
-
 def test_a_failure_says_what_happened(watched):
     watched.feed(Change(id=7, settings={"batch_size": "4096"}))
     assert watched.feed(
         failed(watched.run.now_s, "The GPU is full.", "out_of_memory")
     ).now() == having(state="failed", status="The GPU is full", pending={})
-
-
-def test_a_run_ended_on_purpose_is_stopped(watched):
-    watched.feed(stopped(watched.run.now_s))
-    assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
 
 
 @pytest.mark.parametrize("end", ["failed", "stopped"])
@@ -401,11 +366,6 @@ def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trai
     shown = watched.feed(watched.run.start(pid=43)).now()
     assert (shown.status, shown.steps_since_break) == ("", 0)
     assert [mark.kind for mark in shown.markers] == ["restart"]
-
-
-def test_another_workload_is_named_where_it_begins(watched):
-    watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
-    assert [marker.label for marker in watched.now().markers] == ["workload=augment"]
 
 
 def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
@@ -725,23 +685,6 @@ def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over(watched):
     assert [row.number for row in shown.results] == [1]
 
 
-def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker(watched):
-    reason = "cuda_graph=on needs a GPU"
-    watched.feed(
-        Refused(kind="bad_setting", changes={"cuda_graph": "on"}, reason=reason, run=1, block=0)
-    )
-    shown = home(watched).now()
-    assert shown.status_line == f"training – refused: {reason}"
-    assert labels(shown) == []
-    assert [row.number for row in shown.results] == [1]
-
-
-def test_blocks_end_an_earlier_notice(watched):
-    watched.feed(comparison(3))
-    watched.feed(Notice(text="refused: cuda_graph=on: needs a CUDA device"))
-    assert block(watched, 0, pipelined="on").now().status.endswith("of 40 pairs")
-
-
 def test_a_pause_within_blocks_is_a_pause(watched):
     block(watched.feed(comparison(3)), 0, pipelined="on")
     assert watched.feed(watched.run.pause()).now().status == "paused"
@@ -758,11 +701,6 @@ def test_a_restart_within_blocks_ends_them(watched):
     shown = watched.feed(watched.run.change(pipelined="on")).now()
     assert labels(shown)[-1] == "pipelined=on"
     assert shown.status == ""
-
-
-def test_an_end_within_blocks_is_an_end(watched):
-    block(watched.feed(comparison(3)), 0, pipelined="on")
-    assert watched.feed(watched.run.finish()).now().status == "finished after 48 steps"
 
 
 def test_a_new_row_within_blocks_begins_when_they_are_over(watched):

@@ -140,20 +140,6 @@ def test_pauses_do_not_dilute_a_row(bench):
     assert row.values["gpu_util_pct"] == 90.0
 
 
-PREFETCHED = 9
-
-
-def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate(bench):
-    bench.start(warmup_steps=PREFETCHED)
-    bench.train(PREFETCHED, 10.0)  # it was faster than the start of the training
-    bench.train(20, 75.0)
-    bench.pause(2.0)
-    bench.train(PREFETCHED, 10.0)
-    bench.train(20, 75.0)
-    (row,) = bench.rows()
-    assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
-
-
 def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(bench):
     bench.train(20)
     bench.change(warmup_steps=17, data="loader")
@@ -207,24 +193,6 @@ def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not
         bench.train(40)
         bench.table.sample(gpu(bench.run.now_s - 0.001, gpu_util_pct=90.0))
     assert bench.rows()[-1].values["gpu_util_pct"] == 90.0
-
-
-def test_a_restarted_worker_never_counts_in_an_old_row(bench):
-    bench.train(20)
-    bench.start(SETTINGS | {"pipelined": "on"})
-    bench.train(20)
-    rows = bench.rows()
-    assert [(row.steps, row.configuration) for row in rows] == [
-        (15, "pipelined=off batch_size=8"),
-        (15, "pipelined=on"),
-    ]
-
-
-def test_another_workload_is_named(bench):
-    bench.train(20)
-    bench.start(SETTINGS, "augment")
-    bench.train(20)
-    assert bench.rows()[1].configuration == "workload=augment"
 
 
 def test_percentiles_cover_the_latest_steps_and_rates_cover_all(bench):
@@ -281,11 +249,6 @@ def test_before_the_first_worker_there_is_no_row_to_go_on_with():
     table = SettingsHistory()
     table.go_on(3)
     assert table.results(live=True) == ()
-
-
-def test_the_host_time_of_a_row_is_the_mean_of_its_steps(bench):
-    bench.train(20)
-    assert bench.rows()[0].values["host_ms"] == pytest.approx(2.0)
 
 
 def test_the_percentiles_are_those_of_a_rows_own_steps(bench):
@@ -368,8 +331,3 @@ def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_ma
     metered(bench, 4, offset_j=1e6)
     metered(bench, 4)
     assert bench.rows()[0].energy.joules == pytest.approx(WATTS / 160)
-
-
-def test_without_samples_or_a_counter_no_energy_is_known(bench):
-    bench.train(200)
-    assert bench.rows()[0].energy is None

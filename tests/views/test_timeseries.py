@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
 from gpudash.protocol.readings import HostReading
-from gpudash.snapshot import RecentMeans, Series
+from gpudash.snapshot import RecentMeans
 from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
@@ -46,13 +46,6 @@ def test_a_step_longer_than_a_tick_draws_no_tooth():
     assert ticks.series().of("step_ms") == pytest.approx([3000.0] * 12)
 
 
-@given(st.lists(st.integers(1, 4000), min_size=1, max_size=40))
-def test_rates_times_the_length_of_a_tick_add_up_to_the_steps(durations_ms):
-    ticks, run = trained(durations_ms)
-    ticks.cover(run.now_s + TICK_S)
-    assert sum(ticks.series().of("steps_per_s")) * TICK_S == pytest.approx(len(durations_ms))
-
-
 def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
     assert trained([10.0] * 1000)[0].recent().steps == pytest.approx(200)
     assert trained([10.0] * 150, warmup=5)[0].recent().steps == pytest.approx(100)
@@ -84,15 +77,6 @@ def test_recent_means_go_back_over_a_time_without_steps_and_what_was_read_in_it(
     ticks.cover(run.now_s + 30.0)
     recent = ticks.recent()
     assert (recent.steps, recent.values["gpu_util_pct"]) == (pytest.approx(5), 90.0)
-
-
-def test_recent_means_are_of_readings_without_a_chart_too():
-    ticks, run = trained([100.0] * 20)
-    for at_s, percent in ((run.now_s - 0.8, 30.0), (run.now_s - 0.3, 10.0)):
-        ticks.read(host(at_s, blocked_pct=percent))
-    ticks.cover(run.now_s)
-    assert ticks.recent().values["blocked_pct"] == pytest.approx(20.0)
-    assert "blocked_pct" not in ticks.series().values
 
 
 def test_idle_ticks_are_a_measured_zero_without_times():
@@ -131,11 +115,6 @@ def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not(tick
     ticks.cover(BEGAN_S + 1.0)
     assert ticks.series().of("core_wait_pct") == (15.0, None)
     assert "own_rss_mib" not in ticks.series().values
-
-
-def test_a_tick_in_progress_is_not_shown(ticks):
-    ticks.read(gpu(BEGAN_S + 1.6, gpu_util_pct=50.0))
-    assert ticks.series() == Series(tick_s=TICK_S)
 
 
 def test_a_sample_from_before_the_newest_is_still_shown(ticks):
