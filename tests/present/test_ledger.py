@@ -101,14 +101,6 @@ def test_a_lever_with_two_proposals_stands_where_its_better_one_does():
     assert found["it"].worth == "+40 to +60 %"
 
 
-def test_the_gain_is_that_of_the_right_value_over_the_left_one():
-    kept = verdict("kept", 0.1, 0.12, 0.14)
-    (row,) = seen([switch("kept", "on")], verdicts=(kept,)).values()
-    assert (row.before, row.after, row.proof) == ("off", "on", (0.1, 0.12, 0.14))
-    (row,) = seen([switch("open")], tries=(promise("open", 1.0, 9.0),)).values()
-    assert (row.before, row.after) == ("off", "on")
-
-
 @pytest.mark.parametrize(
     ("low", "change", "high", "state", "place"),
     [

@@ -220,12 +220,6 @@ def test_wall_time_is_utc_to_the_nearest_millisecond():
     assert wall_time(moment) == "2026-01-02T03:04:06.000Z"
 
 
-def test_cells_are_quoted_where_they_must_be(tmp_path, file):
-    file.take(interval(workload='my, "own"'))
-    file.close()
-    assert rows_of(tmp_path / "run.csv")[0]["workload"] == 'my, "own"'
-
-
 def test_a_row_is_in_the_file_before_take_returns(tmp_path):
     path = tmp_path / "run.csv"
     file = recording(path)
@@ -233,19 +227,6 @@ def test_a_row_is_in_the_file_before_take_returns(tmp_path):
     assert len(rows_of(path)) == 1
     assert path.read_bytes().endswith(b"\n")
     file.close()
-
-
-def test_a_torn_last_line_is_the_only_one_without_a_line_end(tmp_path):
-    path = tmp_path / "run.csv"
-    file = recording(path)
-    for _ in range(3):
-        file.take(interval())
-    file.close()
-    whole = path.read_bytes()
-    second = whole.index(b"\n", whole.index(b"\n") + 1) + 1
-    for length in range(second, len(whole)):
-        complete = whole[:length][: whole[:length].rindex(b"\n") + 1]
-        assert all(len(line.split(b",")) == len(columns()) for line in complete.splitlines())
 
 
 def test_an_existing_file_is_kept(tmp_path):

@@ -6,7 +6,6 @@ from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Progress, Untimed
 from gpudash.recording.intervals import GRACE_S, Intervals
 from gpudash.recording.rank_steps import SWITCH_S
-from gpudash.recording.readings import hold
 from tests.lives import failed, finished, paused
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
 
@@ -88,14 +87,6 @@ def test_steps_that_finish_at_the_border_of_a_row_are_in_it(run):
     assert [row.steps for row in rows] == [2, 0]
 
 
-def test_time_before_the_worker_is_ready_is_recorded_as_idle():
-    run = Trainer(BEGAN_S + 1.0)
-    rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
-    assert [row.steps for row in rows[:2]] == [0, 0]
-    assert rows[0].steps_per_s is None  # nothing trained, which is no rate of 0
-    assert rows[0].values == {}
-
-
 def untimed(number, finished_s, count=1, samples=None, segment=0):
     return Untimed(
         step=number, segment=segment, finished_s=finished_s, count=count, samples=samples
@@ -138,14 +129,6 @@ def test_a_pause_after_a_step_that_was_only_counted_begins_then(run):
     assert [round(row.train_s, 3) for row in rows] == [0.2, 0.0, 0.0]
 
 
-def test_a_pause_is_recorded_as_idle(run):
-    rows = fold(
-        [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)],
-        close_s=run.now_s,
-    )
-    assert [row.steps for row in rows] == [10, 0, 0, 10]
-
-
 def test_a_row_has_its_seconds_of_training():
     run = Trainer(BEGAN_S + 0.25)
     rows = fold(
@@ -169,11 +152,6 @@ def test_a_row_has_its_seconds_of_training():
     assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
 
 
-def test_a_worker_that_stands_still_counts_as_training(run):
-    rows = fold([run.start(), *run.steps(10), run.step(5000.0)], close_s=run.now_s)
-    assert [row.train_s for row in rows] == pytest.approx([0.5] * 11)
-
-
 def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it(run):
     items = [run.start(), *run.steps(2, 1100.0)]
     pause = run.say(paused(BEGAN_S + 0.1, after_step=2))  # the host runs ahead of the device
@@ -194,16 +172,6 @@ def test_a_change_before_the_first_step_is_a_switch_too(run):
     assert [(row.segment, row.steps, row.train_s) for row in rows] == [
         (1, 0, 0), (1, 2, pytest.approx(0.1)),
     ]  # fmt: skip
-
-
-def test_a_change_cuts_the_row_where_the_last_step_before_it_finished(run):
-    rows = fold(
-        [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)], close_s=run.now_s
-    )
-    assert [row.segment for row in rows] == [0, 0, 1]
-    assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
-    assert [row.steps for row in rows] == [10, 4, 6]
-    assert rows[1].ended_s == pytest.approx(BEGAN_S + 0.7)
 
 
 def test_a_switch_is_in_no_row_with_steps(run):
@@ -275,23 +243,6 @@ def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
     assert [(row.segment, row.steps) for row in rows] == [(0, 10), (0, 4), (1, 6)]
 
 
-def test_a_change_during_a_long_pause_revises_no_row(run):
-    rows = fold(
-        [
-            run.start(),
-            *run.steps(5),
-            run.pause(),
-            run.wait(3.0),
-            run.change(batch_size="16"),
-            run.resume(),
-            *run.steps(5),
-        ],
-        close_s=run.now_s,
-    )
-    assert [row.segment for row in rows] == sorted(row.segment for row in rows)
-    assert sum(row.steps for row in rows if row.segment == 1) == 5
-
-
 def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own(run):
     items = [run.start()]
     run.segment = 1
@@ -306,24 +257,6 @@ def test_settings_that_no_step_was_trained_under_get_no_row(run):
     assert [row.segment for row in rows] == [0, 2]
 
 
-def test_a_restart_begins_a_new_segment_and_counts_steps_anew(run):
-    rows = fold(
-        [
-            run.start(),
-            *run.steps(10),
-            run.change(pipelined="on"),
-            *run.steps(10),
-            *run.silent(1.0),
-            run.start(),
-            *run.steps(10),
-        ],
-        close_s=run.now_s,
-    )
-    assert [row.segment for row in rows] == [0, 1, 1, 1, 2]
-    assert [row.step for row in rows] == [10, 20, 20, 20, 10]
-    assert rows[-1].settings["pipelined"] == "off"
-
-
 def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one(run):
     items = [run.start(), *run.steps(11)]
     assert [row.steps for row in fold(items, close_s=run.now_s)] == [10, 1]
@@ -331,13 +264,6 @@ def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one(ru
     intervals = Intervals(BEGAN_S)
     assert [*intervals.close(BEGAN_S)] == []
     assert [*intervals.close(BEGAN_S + 9.0)] == []
-
-
-def test_a_rows_percentiles_are_those_of_its_steps(run):
-    start = run.start()
-    steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
-    (row,) = fold([start, *steps], close_s=run.now_s)
-    assert (row.values["step_ms_p50"], row.values["step_ms_p95"]) == pytest.approx((30.0, 48.0))
 
 
 def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen(run):
@@ -377,11 +303,6 @@ def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses, run):
     start, steps = run.start(), [report.steps[0] for report in run.steps(10, 100.0)]
     report = msgspec.structs.replace(run.progress(*steps), loss=0.5, loss_step=loss_step)
     assert [row.values.get("loss") for row in fold([start, report], close_s=run.now_s)] == losses
-
-
-def test_a_loss_appears_in_the_row_of_its_step_and_not_before(run):
-    rows = fold([run.start(), *run.steps(20)], close_s=run.now_s)
-    assert [row.values.get("loss") for row in rows] == [1 / 10, 1 / 20]
 
 
 def test_samples_are_averaged_and_what_was_not_measured_stays_empty(run):
@@ -442,16 +363,6 @@ def in_order(items):
     return [items[index] for index in sorted(range(len(items)), key=moments.__getitem__)]
 
 
-def test_a_gpu_is_in_every_row_from_its_first_sample_on(run):
-    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", gpu_util_pct=10.0)
-    rows = fold([run.start(), gpu(BEGAN_S + 0.1), other, *run.steps(30)], close_s=run.now_s)
-    assert [[one.uuid for one in row.gpus] for row in rows] == [
-        ["GPU-1111"],
-        ["GPU-1111", "GPU-2222"],
-        ["GPU-1111", "GPU-2222"],
-    ]
-
-
 def metered(run, seconds, reach_samples_s, watts=300.0):
     """A counter read once a second, which samples repeat once they know of it."""
     items = []
@@ -470,18 +381,6 @@ def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s, run):
     energies = [row.gpus[0].values.get("energy_j") for row in rows]
     assert energies[:10] == pytest.approx([150.0] * 10)
     assert energies[-1] is None  # the counter was never read after its end
-
-
-def test_a_counter_that_stood_still_between_two_readings_spent_nothing(run):
-    readings = [gpu(BEGAN_S + at, energy_j=500.0) for at in range(3)]
-    rows = fold([run.start(), *readings, *run.steps(80)], close_s=run.now_s)
-    assert [row.gpus[0].values.get("energy_j") for row in rows[:4]] == [0.0] * 4
-
-
-def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured(run):
-    readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
-    rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
-    assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
 
 
 def making(report, skipped, **transform_ms):
@@ -546,15 +445,6 @@ def test_a_row_has_the_mean_of_each_phase_where_it_was_measured(run):
     assert (row.values["forward_ms"], row.values["backward_ms"]) == (15.0, 4.0)
 
 
-def test_of_too_many_held_samples_every_second_one_is_dropped():
-    held = []
-    for at_s in (3.0, 1.0, 2.0, 4.0):
-        hold(held, host(at_s), most=4)
-    assert [one.at_s for one in held] == [1.0, 2.0, 3.0, 4.0]
-    hold(held, host(5.0), most=4)
-    assert [one.at_s for one in held] == [2.0, 4.0]
-
-
 def test_a_lever_that_is_changed_in_a_pause_does_not_end_it(run):
     before = [run.start(), *run.steps(10), run.pause()]
     paused_s = run.now_s
@@ -577,11 +467,3 @@ def test_a_changed_setting_holds_from_the_end_of_the_step_before_it(run):
     held = [(row.segment, row.steps) for row in rows if row.steps]
     assert sum(steps for segment, steps in held if segment == 0) == 5
     assert sum(steps for segment, steps in held if segment == 1) == 5
-
-
-def test_the_first_step_after_a_change_may_be_the_first_that_is_told(run):
-    first = [run.start(), *run.steps(3, 100.0)]
-    run.number += 2
-    moved = run.change(pipelined="on")
-    rows = fold([*first, moved, *run.steps(5, 100.0)], close_s=run.now_s, interval_s=0.1)
-    assert [row.segment for row in rows if row.steps] == [0] * 3 + [1] * 5
