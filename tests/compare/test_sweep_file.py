@@ -1,4 +1,3 @@
-import csv
 import errno
 import os
 from contextlib import closing
@@ -260,12 +259,6 @@ def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
     assert read_rows(path) == [*ROWS, UNFINISHED[1], anew]
 
 
-def test_a_resumed_sweep_that_adds_nothing_keeps_its_rows(tmp_path):
-    path = finished(tmp_path)
-    open_file(tmp_path, resume=True).close()
-    assert read_rows(path) == ROWS
-
-
 @pytest.mark.parametrize(
     "torn",
     [b"1", b"1,2,3,48,0.5", "1,2,,,,,,,,,,ö".encode()[:-1]],
@@ -454,10 +447,3 @@ def test_a_recording_is_not_called_a_damaged_sweep(tmp_path):
     (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
     with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
         open_file(tmp_path, resume=True)
-
-
-def test_every_reader_of_csv_reads_it(tmp_path):
-    with finished(tmp_path).open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["pipelined"] for row in rows] == ["on", "on", "off", "off"]
-    assert {len(row) for row in rows} == {16}

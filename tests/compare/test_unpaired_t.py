@@ -148,15 +148,6 @@ def test_a_rate_is_the_sum_of_steps_over_the_sum_of_seconds():
     assert rate([RunPart(4, 0.0)]) is None
 
 
-def test_more_rows_of_the_same_kind_make_the_interval_narrower():
-    widths = []
-    for count in (60, 240, 960):
-        one, other = (rows_of(Random(seed), count, 0.3) for seed in (1, 2))
-        found = compared(one, other)
-        widths.append(found.high - found.low)
-    assert widths == sorted(widths, reverse=True)
-
-
 @given(ROWS)
 def test_batches_hold_every_step_and_every_second_once_in_order(rows):
     batches = batched(rows)

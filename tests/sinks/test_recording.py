@@ -132,12 +132,6 @@ def test_each_segment_is_described_as_soon_as_its_first_row_is_written(recorder)
     assert [segment.began_s for segment in segments] == pytest.approx([0.0, 2.2, 4.9])
 
 
-def test_no_draft_is_left_behind(tmp_path, recorder):
-    take(recorder, interval())
-    recorder.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.jsonl"]
-
-
 def test_a_recording_begun_in_mid_run_has_the_rows_from_then_on(tmp_path, recordings):
     recorder, run = RecordingWriter(tmp_path / "run.csv", ORIGIN), Trainer()
     tell(recordings, [run.start(), *run.steps(10)])
@@ -226,13 +220,6 @@ def test_force_replaces_both_files_once_there_is_something_to_replace_them(tmp_p
     recorder.close()
     assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
     assert described(recorder).complete
-
-
-def test_force_with_nothing_to_replace_creates_the_files_at_once(tmp_path):
-    recorder = forced(tmp_path, [])
-    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
-    recorder.discard()
-    assert not contents(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["run.csv", "run.json"])

@@ -120,14 +120,6 @@ def test_all_threads_of_all_processes_are_read(tree: Tree):
     assert wait.read([7, 9], 102.0) == 0.0
 
 
-def test_the_time_asked_for_is_limited_by_the_usable_cores(tree: Tree):
-    wait = CoreWait()
-    tree.has(7, 7, "1000000000 0 1")
-    wait.read([7], 100.0)
-    tree.has(7, 7, "2000000000 9000000000 2")
-    assert wait.read([7], 101.0) == pytest.approx(50.0)
-
-
 def test_a_training_that_is_bound_to_one_core_does_not_count_its_threads_wait_for_each_other(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ):

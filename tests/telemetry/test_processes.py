@@ -103,12 +103,6 @@ def rss_mib(reader: HostReader) -> float:
     return reading
 
 
-def test_the_first_reading_has_memory_but_no_cpu(worker: Worker):
-    sample = HostReader(worker.process.pid).read()
-    assert sample.number("cpu_pct") is None
-    assert sample.number("worker_rss_mib")
-
-
 def test_memory_is_that_of_the_operating_system_in_mib(worker: Worker):
     expected = psutil.Process(worker.process.pid).memory_info().rss / 1024**2
     assert rss_mib(HostReader(worker.process.pid)) == pytest.approx(expected, rel=0.05)

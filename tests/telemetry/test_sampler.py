@@ -217,12 +217,6 @@ def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driv
 # ── the GPUs of other ranks ─────────────────────────────────────────────────────────────
 
 
-def test_every_gpu_that_is_trained_on_is_read(stream: Stream):
-    stream.sampler.watch_others({SECOND})
-    stream.follow(FIRST)
-    until(lambda: {one.uuid for one in stream.gpu if one.number("energy_j")} == {FIRST, SECOND})
-
-
 def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, driver: Driver):
     stream.follow(FIRST)
     until(lambda: stream.gpu)

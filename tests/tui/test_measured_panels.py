@@ -112,12 +112,6 @@ def test_at_the_cursor_stand_the_values_there():
     assert "│" in text.splitlines()[1][8:-1]
 
 
-def test_a_frozen_panel_shows_the_values_at_its_end():
-    snapshot = with_series(run(), step_ms=(4.0,) * 19 + (7.0,) + (4.0,) * 40)
-    text = seen(StepTime(id="step"), (85, 10), snapshot, LIVE.frozen(10.0))
-    assert "at 0:10 ━ mean 7.00" in text
-
-
 def test_the_legend_holds_means_over_the_last_two_seconds():
     forward = (9.0,) * 56 + (0.5, 1.0, 1.5, 2.0)
     snapshot = with_series(run(), forward_ms=forward, steps_per_s=(280.0,) * 60)
@@ -206,11 +200,7 @@ def test_with_room_the_utilisation_has_a_curve_where_a_gpu_is_read(on_gpu, has_c
     assert ("busy, %" in shown) == has_curve
 
 
-def test_where_no_gpu_is_read_a_line_above_the_hosts_readings_says_why():
-    text = seen(Activity(id="activity"), (40, 9), training(on_gpu=False), LIVE)
-    assert "³host" in text
-    assert "no GPU is read: the NVIDIA driver" in text
-    assert text.splitlines()[2].startswith(" core wait")
+def test_before_the_worker_has_started_nobody_says_that_no_gpu_is_read():
     starting = msgspec.structs.replace(
         training(on_gpu=False), state="starting", gpu_missing="waiting for the worker"
     )

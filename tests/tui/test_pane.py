@@ -477,15 +477,6 @@ def test_any_size_and_any_name_is_painted_whole(tab):
         one.pane.find("批")
 
 
-async def test_it_is_painted_without_colour(monkeypatch):
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with running(CONCLUDED, size=(80, 6)) as (app, _):
-        for tab in (*TITLES, "history"):
-            app.pane.open(tab)
-            assert "failed" not in "".join(app.lines())
-        assert " ▸ 2" in app.lines()[3]
-
-
 def test_what_a_tab_leaves_free_tells_why():
     why = ("without         it takes", "  data          4.00 ms")
     answer = Answer(limit="data", title="input-bound", why=why)

@@ -12,7 +12,7 @@ from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.availability import RECORDED
 from gpudash.tui.panels import View
-from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
+from tests.tui.comparisons import CONCLUDED
 from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import training
 from tests.tui.frames import control_of
@@ -71,23 +71,6 @@ def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
     line = d.lines()[-3].partition("├")[2].partition("┤")[0]
     assert line.count("┊") == 2
     assert not set("1024") & set(line)
-
-
-async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied():
-    running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=running, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab("ab")
-        for size in [(80, 24), (120, 40)]:
-            await d.resize(*size)
-            await d.show(running, shows="so far pipelined=off +6.0 %", hides="a ends it")
-            await d.show(
-                msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK),
-                shows=VERDICT,
-                hides="sets off",
-            )
-        await d.press("y")
-        assert d.app.clipboard.startswith(VERDICT)
-        assert "gpudash ab encdec --lever pipelined=on,off" in d.app.clipboard
 
 
 OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}

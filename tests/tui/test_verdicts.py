@@ -35,15 +35,6 @@ def rows(control):
     return {row.lever.name: row for row in control.levers.rows()}
 
 
-def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
-    control = after()
-    assert control.ab.keep().startswith("pipelined=on from the next step on; c shows the lines")
-    assert control.levers.label("undo") == "pipelined=off"
-    assert control.ab.back() == "pipelined=off from the next step on"
-    assert control.ab.back() == "pipelined stays off"
-    assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
-
-
 def test_more_pairs_goes_on_to_twice_as_many():
     control = after()
     assert control.ab.more_pairs() == "the A/B of pipelined goes on, up to 80 pairs"
