@@ -96,6 +96,17 @@ def resumed(folder, *rows, now=None, **changes):
     return file
 
 
+@pytest.fixture
+def path(tmp_path):
+    """Of a file that a sweep has finished."""
+    return finished(tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return open_file(tmp_path)
+
+
 def described(folder):
     return msgspec.json.decode((folder / "s.json").read_bytes(), type=Provenance)
 
@@ -114,8 +125,7 @@ def test_every_block_is_a_row_with_its_levers_and_an_empty_cell_was_not_measured
     )
 
 
-def test_a_row_is_on_disk_as_soon_as_it_is_known(tmp_path):
-    file = open_file(tmp_path)
+def test_a_row_is_on_disk_as_soon_as_it_is_known(tmp_path, file):
     file.append(ROWS[0])
     assert read_rows(tmp_path / "s.csv") == ROWS[:1]
     file.append(ROWS[1])
@@ -130,8 +140,7 @@ def test_a_failure_of_several_lines_stays_in_one(tmp_path):
     assert read_rows(path)[0].failure == 'CUDA, "out" of memory'
 
 
-def test_the_provenance_is_written_beside_it(tmp_path):
-    file = open_file(tmp_path)
+def test_the_provenance_is_written_beside_it(tmp_path, file):
     assert described(tmp_path) == provenance()
     file.started_on(started())
     assert described(tmp_path) == provenance(
@@ -140,9 +149,8 @@ def test_the_provenance_is_written_beside_it(tmp_path):
     file.close()
 
 
-def test_a_file_without_a_block_is_removed(tmp_path):
+def test_a_file_without_a_block_is_removed(tmp_path, file):
     """Or the next try would need --force."""
-    file = open_file(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.csv", "s.json"]
     file.close()
     assert list(tmp_path.iterdir()) == []
@@ -159,8 +167,7 @@ def test_an_existing_file_is_refused_and_kept(tmp_path, name):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "precious")]
 
 
-def test_force_overwrites_both(tmp_path):
-    finished(tmp_path)
+def test_force_overwrites_both(tmp_path, path):
     path = finished(tmp_path, ROWS[:1], workload="augment", force=True)
     assert read_rows(path) == ROWS[:1]
     assert described(tmp_path).workload == "augment"
@@ -169,9 +176,8 @@ def test_force_overwrites_both(tmp_path):
 @pytest.mark.parametrize(
     "rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be", failure_kind="bad_setting")]]
 )
-def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
+def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows, path):
     """For example without the device: the earlier blocks are all there is."""
-    finished(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     file = open_file(tmp_path, workload="augment", force=True)
     for row in rows:
@@ -198,8 +204,7 @@ def full(fd, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_reported(tmp_path, monkeypatch):
-    file = open_file(tmp_path)
+def test_a_full_disk_is_reported(tmp_path, monkeypatch, file):
     file.append(ROWS[0])
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(RecordingError, match=r"cannot write .*s\.csv: the disk is full"):
@@ -209,8 +214,7 @@ def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     assert read_rows(tmp_path / "s.csv") == ROWS[:1]
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch):
-    file = open_file(tmp_path)
+def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch, file):
     file.append(ROWS[0])
     write = os.write
 
@@ -238,8 +242,7 @@ def test_a_full_disk_at_the_start_leaves_nothing_behind(tmp_path, monkeypatch):
 # ── resumed ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path):
-    path = finished(tmp_path)
+def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path, path):
     assert resumed(tmp_path, UNFINISHED[0]).known == ROWS
     assert read_rows(path) == [*ROWS, UNFINISHED[0]]
     assert path.read_text().count("round,cell") == 1
@@ -264,8 +267,7 @@ def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
     [b"1", b"1,2,3,48,0.5", "1,2,,,,,,,,,,ö".encode()[:-1]],
     ids=["in a number", "in a row", "in a letter"],
 )
-def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn):
-    path = finished(tmp_path)
+def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn, path):
     with path.open("ab") as file:
         file.write(torn)
     assert read_rows(path) == ROWS
@@ -274,8 +276,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn):
 
 
 @pytest.mark.parametrize("lacks", [1, 2], ids=["core_wait_pct", "and failure_kind"])
-def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks):
-    path = finished(tmp_path)
+def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks, path):
     older = [line.rsplit(",", lacks)[0] for line in path.read_text().splitlines()]
     path.write_text("\n".join([*older, ""]))
     unknown = {"core_wait_pct": None} | ({"failure_kind": None} if lacks == 2 else {})
@@ -286,14 +287,12 @@ def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks)
     assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
 
 
-def test_rounds_may_be_added(tmp_path):
-    finished(tmp_path)
+def test_rounds_may_be_added(tmp_path, path):
     assert resumed(tmp_path, grid=msgspec.structs.replace(GRID, rounds=9)).known == ROWS
     assert described(tmp_path).grid.rounds == 9
 
 
-def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
-    finished(tmp_path)
+def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path, path):
     resumed(tmp_path, now=started(batch_size="32"))
 
 
@@ -309,8 +308,7 @@ def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
     ],
     ids=["workload", "settings", "rows", "block length", "seed", "schema"],
 )
-def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path, changes):
-    path = finished(tmp_path)
+def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path, changes, path):
     before = path.read_bytes()
     with pytest.raises(UsageError, match="holds another sweep; .* gpudash sweep encdec --vary"):
         open_file(tmp_path, resume=True, **changes)
@@ -370,8 +368,7 @@ def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reaso
         resumed(tmp_path, **now)
 
 
-def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
-    file = open_file(tmp_path)
+def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path, file):
     file.append(ROWS[0])
     file.close()
     resumed(tmp_path)
@@ -395,16 +392,14 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
         *("no end", "no number", "binary"),
     ],
 )
-def test_another_file_is_refused_in_a_line(tmp_path, text):
-    path = finished(tmp_path)
+def test_another_file_is_refused_in_a_line(tmp_path, text, path):
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_bytes(header.encode() + text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=r"s\.csv is not a sweep's file"):
         open_file(tmp_path, resume=True)
 
 
-def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path):
-    path = finished(tmp_path)
+def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path, path):
     with path.open("a") as file:
         file.write("0,9,10,80,0.5,,,,,,,,8,on,,\n")
     resumed(tmp_path)
@@ -425,8 +420,7 @@ def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["s.csv", "s.json"])
-def test_a_missing_file_cannot_be_resumed(tmp_path, name):
-    finished(tmp_path)
+def test_a_missing_file_cannot_be_resumed(tmp_path, name, path):
     (tmp_path / name).unlink()
     with pytest.raises(UsageError, match=rf"{name}: no such file"):
         open_file(tmp_path, resume=True)
@@ -435,15 +429,13 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name):
 @pytest.mark.parametrize(
     "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
 )
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content):
-    finished(tmp_path)
+def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content, path):
     (tmp_path / "s.json").write_bytes(content)
     with pytest.raises(UsageError, match=r"s\.json is damaged"):
         open_file(tmp_path, resume=True)
 
 
-def test_a_recording_is_not_called_a_damaged_sweep(tmp_path):
-    finished(tmp_path)
+def test_a_recording_is_not_called_a_damaged_sweep(tmp_path, path):
     (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
     with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
         open_file(tmp_path, resume=True)

@@ -50,6 +50,11 @@ def panel(rows=None, snapshot=None, why_not=None):
     return shown
 
 
+@pytest.fixture
+def shown():
+    return panel()
+
+
 def lines(shown, size=USUAL):
     return painted(shown, size)
 
@@ -93,8 +98,7 @@ def test_the_cursor_begins_on_the_proposal_and_stays_where_it_was_moved():
 # ── what is shown ───────────────────────────────────────────────────────────────────────
 
 
-def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_counted():
-    shown = panel()
+def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_counted(shown):
     assert "off → [on]" in line_of(shown, "pipelined")
     every = [row.lever.name for row in after(**MOVED).levers.rows()]
     in_sight = [name for name in every if f" {name} " in words(shown)]
@@ -104,8 +108,7 @@ def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_c
     assert shown.wanted_rows == len(in_sight) + 3  # a rule, the fold, an explanation
 
 
-def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it():
-    shown = panel()
+def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it(shown):
     expected = {
         "batch_size": "[32]",
         "pin_memory": "[off] → on",
@@ -122,8 +125,7 @@ def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it():
     assert "more: " in "".join(lines(shown))
 
 
-def test_a_click_on_the_fold_opens_it():
-    shown = panel()
+def test_a_click_on_the_fold_opens_it(shown):
     (at,) = [y for y, line in enumerate(lines(shown)) if " more: " in line]
     shown.clicked(10, at - 1)
     assert "more" not in "".join(lines(shown))
@@ -180,8 +182,7 @@ def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
     assert "+54.7" not in row
 
 
-def test_the_lever_under_the_cursor_is_explained_below_the_list():
-    shown = panel()
+def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
     below = words(shown, (120, 20)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
@@ -217,8 +218,7 @@ def test_a_requested_value_is_shown_until_it_is_active():
     assert "8 → 16 …" in line_of(panel((changed(own(value="8"), pending="16"),)), "own")
 
 
-def test_without_room_for_all_levers_the_number_of_others_is_shown():
-    shown = panel()
+def test_without_room_for_all_levers_the_number_of_others_is_shown(shown):
     shown.move(9)
     assert "4 more↑" in lines(shown, (80, 7))[1]
     assert "6 more↓" in lines(shown, (80, 7))[6]

@@ -36,6 +36,11 @@ def ask(control, **values):
         control.levers.change(control.levers.lever(name), value)
 
 
+@pytest.fixture
+def control():
+    return running()
+
+
 def restarted(control):
     """The settings that a restart sends, which the snapshot then knows of."""
     control.restart()
@@ -72,8 +77,7 @@ async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_ta
     assert pauses(d.engine) == ["pause", "resume"]
 
 
-def test_a_pause_asked_of_a_dead_worker_is_forgotten():
-    control = running()
+def test_a_pause_asked_of_a_dead_worker_is_forgotten(control):
     control.pause_or_resume()
     for state in ("failed", "training"):
         control.take(changed(training(), state=state))
@@ -154,8 +158,7 @@ async def test_a_held_key_restarts_once_until_the_run_is_there_again(d):
         d.app.clear_notifications()
 
 
-def test_a_restart_after_choosing_a_workload_is_of_that_workload():
-    control = running()
+def test_a_restart_after_choosing_a_workload_is_of_that_workload(control):
     ask(control, batch_size="32")
     control.start_workload("encdec")
     control.plan = changed(control.plan, workload="other")
@@ -227,9 +230,8 @@ async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete(d):
         await d.show(RECORDING)
 
 
-def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row():
+def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row(control):
     done, finished = "recording complete: /data/run.csv", changed(training(), state="finished")
-    control = running()
     control.take(RECORDING)
     assert control.take(finished) == done
     control.take(RECORDING)

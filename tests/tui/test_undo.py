@@ -12,6 +12,11 @@ from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running
 
 
+@pytest.fixture
+def control():
+    return running()
+
+
 def changes_of(control):
     """Every change that the engine was asked for."""
     return [change for (change,) in control.engine.calls_of("change")]
@@ -115,16 +120,14 @@ STARTING = changed(in_force({}, 2), state="starting", worker_pid=None, settings=
          [takes(DEAD), asks(**SIXTEEN), undo], ("", "batch_size=16"), []),
     ],
 )  # fmt: skip
-def test_undo_and_redo(what, steps, after, then):
-    control = running()
+def test_undo_and_redo(what, steps, after, then, control):
     for step in steps:
         step(control)
     assert labels(control) == after, what
     assert then is None or changes_of(control) == then, what
 
 
-def test_changes_to_the_next_start_are_those_that_are_not_undone():
-    control = running()
+def test_changes_to_the_next_start_are_those_that_are_not_undone(control):
     control.take(DEAD)
     ask(control, **SIXTEEN)
     for way, settings_then in ((None, SIXTEEN), (undo, {}), (redo, SIXTEEN)):
@@ -134,8 +137,7 @@ def test_changes_to_the_next_start_are_those_that_are_not_undone():
 
 
 @pytest.mark.parametrize("way", ["undo", "redo"])
-def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way):
-    control = running()
+def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way, control):
     with pytest.raises(UsageError, match=f"there is no lever change to {way}"):
         control.levers.go(way)
     control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
@@ -167,8 +169,7 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
         (changed(row(3), workload="augment"), "setting 3 is of augment, not encdec"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):
-    control = running()
+def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why, control):
     with pytest.raises(UsageError, match=why):
         control.levers.use_row(wrong)
     assert changes_of(control) == []

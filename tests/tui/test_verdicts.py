@@ -15,6 +15,11 @@ from tests.tui.fake_engine import FakeEngine, result, settings, training
 from tests.tui.test_run import ask, running
 
 
+@pytest.fixture
+def control():
+    return running()
+
+
 def others(**values):
     """What the levers beside the one compared were set to."""
     return {name: value for name, value in settings(**values).items() if name != "pipelined"}
@@ -63,8 +68,7 @@ def test_where_other_settings_have_changed_more_pairs_begin_anew():
     assert question.pairs == 80
 
 
-def test_a_value_that_stands_for_another_one_is_not_compared():
-    control = running()
+def test_a_value_that_stands_for_another_one_is_not_compared(control):
     with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
         control.ab.compare("model_scale", "auto")
     assert control.engine.calls_of("compare") == []
@@ -119,8 +123,7 @@ def test_a_command_names_what_a_cpu_would_set_by_itself():
     assert "--pairs" not in command
 
 
-def test_a_training_that_is_none_of_the_catalogues_has_no_command():
-    control = running()
+def test_a_training_that_is_none_of_the_catalogues_has_no_command(control):
     control.take(changed(training(), workload="my own; rm -rf"))
     with pytest.raises(UsageError, match="the arguments of my own; rm -rf are not known here"):
         control.ab.command(CONCLUDED)

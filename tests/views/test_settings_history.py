@@ -41,6 +41,13 @@ def bench():
     return Bench()
 
 
+@pytest.fixture
+def trained(bench):
+    """A table of twenty steps."""
+    bench.train(20)
+    return bench
+
+
 def test_the_first_steps_are_left_out_as_warm_up(bench):
     bench.train(WARMUP_STEPS, 900.0)
     assert bench.rows()[0].steps == 0
@@ -57,13 +64,12 @@ def test_the_first_steps_are_left_out_as_warm_up(bench):
     assert row.live
 
 
-def test_a_change_begins_a_row_named_by_what_differs_from_the_first(bench):
-    bench.train(20)
-    bench.change(pipelined="on")
-    bench.train(20, 40.0)
-    bench.change(pipelined="off")
-    bench.train(20)
-    rows = bench.rows()
+def test_a_change_begins_a_row_named_by_what_differs_from_the_first(trained):
+    trained.change(pipelined="on")
+    trained.train(20, 40.0)
+    trained.change(pipelined="off")
+    trained.train(20)
+    rows = trained.rows()
     assert [row.configuration for row in rows] == [
         "pipelined=off batch_size=8",
         "pipelined=on",
@@ -72,11 +78,10 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first(bench):
     assert [row.live for row in rows] == [False, False, True]
 
 
-def test_a_script_with_its_own_settings_is_named_so(bench):
-    bench.train(20)
-    assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
-    bench.table.offered(bench.run.settings)
-    assert bench.rows()[0].configuration == "as the script"
+def test_a_script_with_its_own_settings_is_named_so(trained):
+    assert trained.rows()[0].configuration == "pipelined=off batch_size=8"
+    trained.table.offered(trained.run.settings)
+    assert trained.rows()[0].configuration == "as the script"
 
 
 def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that(bench):
@@ -101,25 +106,23 @@ def test_steps_still_on_the_device_count_in_the_row_before_the_change(bench):
     assert [row.steps for row in bench.rows()] == [10 - WARMUP_STEPS + 3, 1]
 
 
-def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive(bench):
-    bench.train(20)
-    bench.change(batch_size="16")
-    assert [row.number for row in bench.rows()] == [1, 2]
-    bench.change(batch_size="32")
-    bench.train(20)
-    rows = bench.rows()
+def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive(trained):
+    trained.change(batch_size="16")
+    assert [row.number for row in trained.rows()] == [1, 2]
+    trained.change(batch_size="32")
+    trained.train(20)
+    rows = trained.rows()
     assert [(row.number, row.configuration) for row in rows] == [
         (1, "pipelined=off batch_size=8"),
         (2, "batch_size=32"),
     ]
 
 
-def test_a_new_row_needs_no_new_warm_up(bench):
-    bench.train(20)
-    bench.table.new_row()
-    bench.train(4)
-    assert [row.steps for row in bench.rows()] == [15, 4]
-    assert bench.rows()[1].configuration == "as row 1"
+def test_a_new_row_needs_no_new_warm_up(trained):
+    trained.table.new_row()
+    trained.train(4)
+    assert [row.steps for row in trained.rows()] == [15, 4]
+    assert trained.rows()[1].configuration == "as row 1"
 
 
 def test_a_new_row_during_warm_up_waits_for_the_rest_of_it(bench):
@@ -140,29 +143,27 @@ def test_pauses_do_not_dilute_a_row(bench):
     assert row.values["gpu_util_pct"] == 90.0
 
 
-def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(bench):
-    bench.train(20)
-    bench.change(warmup_steps=17, data="loader")
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    bench.pause(2.0)
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    assert bench.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
-    bench.table.new_row()
-    bench.pause(2.0)
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    assert [row.steps for row in bench.rows()] == [15, 40, 20]
+def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(trained):
+    trained.change(warmup_steps=17, data="loader")
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    trained.pause(2.0)
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    assert trained.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
+    trained.table.new_row()
+    trained.pause(2.0)
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    assert [row.steps for row in trained.rows()] == [15, 40, 20]
 
 
-def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says(bench):
-    bench.train(20)
-    home = bench.run.change_and({"warmup_steps": 17}, pipelined="off")
-    bench.table.go_on(home.segment)
-    bench.train(17, 10.0)
-    bench.train(20)
-    assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
+def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says(trained):
+    home = trained.run.change_and({"warmup_steps": 17}, pipelined="off")
+    trained.table.go_on(home.segment)
+    trained.train(17, 10.0)
+    trained.train(20)
+    assert trained.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
 def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained(bench):
@@ -218,31 +219,29 @@ def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers(bench):
     assert rows[1].configuration == "batch_size=29"  # the oldest but the first were dropped
 
 
-def test_a_row_that_stands_still_is_the_same_object(bench):
-    bench.train(20)
-    bench.change(pipelined="on")
-    before = bench.rows()[0]
-    bench.train(20)
-    assert bench.rows()[0] is before
-    assert not bench.rows(live=False)[1].live
+def test_a_row_that_stands_still_is_the_same_object(trained):
+    trained.change(pipelined="on")
+    before = trained.rows()[0]
+    trained.train(20)
+    assert trained.rows()[0] is before
+    assert not trained.rows(live=False)[1].live
 
 
-def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps(bench):
-    bench.train(20)
+def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps(trained):
     for value in ("on", "off", "on"):
-        bench.run.change(pipelined=value)  # a block's: the table does not see it
-        bench.train(10, 10.0)
-        bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=1.0))
-    bench.table.go_on(bench.run.change(pipelined="off").segment)
-    bench.train(WARMUP_STEPS, 900.0)
-    bench.train(30)
-    bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=90.0))
-    (row,) = bench.rows()
+        trained.run.change(pipelined=value)  # a block's: the table does not see it
+        trained.train(10, 10.0)
+        trained.table.sample(gpu(trained.run.now_s - 0.01, gpu_util_pct=1.0))
+    trained.table.go_on(trained.run.change(pipelined="off").segment)
+    trained.train(WARMUP_STEPS, 900.0)
+    trained.train(30)
+    trained.table.sample(gpu(trained.run.now_s - 0.01, gpu_util_pct=90.0))
+    (row,) = trained.rows()
     assert (row.steps, row.values["gpu_util_pct"], row.live) == (45, 90.0, True)
     assert row.steps_per_s == pytest.approx(20.0)
-    bench.change(batch_size="16")
-    bench.train(20)
-    assert [row.steps for row in bench.rows()] == [45, 15]
+    trained.change(batch_size="16")
+    trained.train(20)
+    assert [row.steps for row in trained.rows()] == [45, 15]
 
 
 def test_before_the_first_worker_there_is_no_row_to_go_on_with():
