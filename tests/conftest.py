@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.having import Having
+
 os.environ["OMP_NUM_THREADS"] = "1"
 """Here and in every process started, before torch is imported: tiny tensors gain nothing from
 more threads, and where tests share the cores two threads wait for each other most of the time."""
@@ -103,6 +105,14 @@ def _first_alone(config: pytest.Config) -> Iterator[None]:
 
 # not before: pytest collects garbage at its end too; and not never: libraries complain of leaks
 atexit.register(gc.unfreeze)
+
+
+def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
+    """Of a record that is compared with some fields show those in which it differs."""
+    if not isinstance(right, Having) or op != "==":
+        return None
+    names = right.differing(left)
+    return ["the record differs", *(f"{n}: {names[n]!r}, not {right.fields[n]!r}" for n in names)]
 
 
 def slow_examples(count: int) -> settings:

@@ -130,8 +130,13 @@ class Trainer:
         )
         return self.stamp(report)
 
-    def wait(self, seconds: float) -> Progress:
+    def silent(self, seconds: float) -> tuple[()]:
+        """For so long nothing is told."""
         self.now_s = round(self.now_s + seconds, 6)
+        return ()
+
+    def wait(self, seconds: float) -> Progress:
+        self.silent(seconds)
         return self.progress()
 
     def change(self, **changes: str) -> State:

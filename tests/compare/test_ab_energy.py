@@ -45,19 +45,6 @@ def test_joules_of_a_sample_follow_from_power_and_rate():
     assert (found.per, found.pairs, shown.gpus) == ("sample", shown.pairs, 1)
 
 
-def test_what_draws_more_may_take_as_much_energy():
-    shown = compared(
-        pipelined(energy=True), lambda settings: 375.0 if settings["pipelined"] == "on" else 300.0
-    ).shown()
-    assert shown.energy.change == pytest.approx(0, abs=0.02)
-    assert shown.energy.low < 0 < shown.energy.high
-
-
-def test_without_being_asked_there_are_no_joules_and_no_reason():
-    shown = compared(pipelined()).shown()
-    assert (shown.energy, shown.why_no_energy) == (None, "")
-
-
 def test_without_a_counter_the_verdict_comes_and_says_why_there_are_no_joules():
     comparison = Conducted(Comparison(pipelined(energy=True)), Worker()).run().experiment
     assert comparison.verdict is not None

@@ -10,6 +10,7 @@ from gpudash.compare.blocks import LAG_S, SAMPLES_KEPT, BlockLog, MeasuredBlock,
 from gpudash.protocol.commands import Block, Blocks, Change
 from gpudash.protocol.training import BlocksEnded, Progress, Refused, State, Timed
 from gpudash.ranks.normalise import Normaliser
+from tests.having import having
 from tests.lives import Narrator, changed, failed, finished, paused, resumed
 from tests.scripted_run import BEGAN_S, gpu, host, started, step
 from tests.scripted_worker import WARMUP, Worker
@@ -58,6 +59,16 @@ class Bench:
         about = {"after_step": after_step, "warmup_steps": warmup_steps, "run": run, "block": block}
         self.fold_all(changed(self.now_s, settings=ON, **about))
 
+    def entered(self, warmup_steps=WARMUP):
+        """The first block begins before the first step."""
+        self.changed(block=0, after_step=0, warmup_steps=warmup_steps)
+        return self
+
+    def left(self, after_step):
+        """No block runs any more, which a step shows."""
+        self.changed(block=None, after_step=after_step)
+        self.finished(50.0)
+
     def ended(self, why="no block is left"):
         self.fold_all(BlocksEnded(at_s=self.now_s, run=RUN, why=why))
 
@@ -79,19 +90,20 @@ def test_a_block_is_the_sum_of_its_steps_without_its_warm_up_and_the_last():
     bench.finished(70.0)
     bench.changed(block=5, after_step=1)
     bench.finished(900.0, 800.0, 50.0, 40.0, 1.0)
-    bench.changed(block=None, after_step=6)
-    bench.finished(70.0)
+    bench.left(after_step=6)
     (block,) = bench.outcomes
-    assert block.number == 5
-    assert (block.steps, block.samples) == (2, 16)
-    assert block.busy_s == pytest.approx(0.090)
-    assert block.ms_per_sample == pytest.approx(90.0 / 16)
+    assert block == having(
+        number=5,
+        steps=2,
+        samples=16,
+        busy_s=pytest.approx(0.090),
+        ms_per_sample=pytest.approx(90.0 / 16),
+    )
     assert block.of("host_ms") == 2.0
 
 
 def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
-    bench = Bench(0, 1)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, 1).entered()
     bench.finished(900.0, 900.0, 50.0)
     bench.changed(block=1, after_step=6)
     assert bench.outcomes == []
@@ -103,27 +115,8 @@ def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
     ]
 
 
-def test_several_blocks_may_end_in_one_report():
-    bench = Bench(0, 1)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
-    bench.changed(block=1, after_step=3, warmup_steps=0)
-    bench.changed(block=None, after_step=6)
-    steps = [
-        step(number, BEGAN_S + number, 10.0 * number, segment)
-        for number, segment in [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 3)]
-    ]
-    bench.fold_all(
-        Progress(until_s=BEGAN_S + 8, steps=tuple(steps), total_steps=7, total_samples=0)
-    )
-    assert [(one.number, one.busy_s) for one in bench.outcomes] == [
-        (0, pytest.approx(0.030)),
-        (1, pytest.approx(0.090)),
-    ]
-
-
 def test_a_block_that_was_cut_short_has_no_outcome():
-    bench = Bench(0, min_steps=3)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, min_steps=3).entered()
     bench.finished(900.0, 900.0, 50.0, 50.0)
     bench.changed(block=None, after_step=5, run=None)
     bench.ended("another change ended it")
@@ -132,21 +125,11 @@ def test_a_block_that_was_cut_short_has_no_outcome():
     assert bench.log.over == "another change ended it"
 
 
-def test_impossible_settings_are_an_outcome_with_the_reason():
-    bench = Bench(0, 1)
-    bench.fold_all(refused(0, "no such thing"))
-    assert bench.outcomes == [NotRun(number=0, kind="bad_setting", reason="no such thing")]
-    bench.finished(50.0)
-    assert bench.log.over is None
-
-
 def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
-    bench = Bench(0, 1)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, 1).entered()
     bench.finished(900.0)  # a step went through before memory ran out
     bench.fold_all(refused(0, "too big", "out_of_memory"))
-    bench.changed(block=None, after_step=1)
-    bench.finished(50.0)
+    bench.left(after_step=1)
     assert bench.outcomes == [NotRun(number=0, kind="out_of_memory", reason="too big")]
     assert bench.log.over is None
     bench.changed(block=1, after_step=2)
@@ -159,8 +142,7 @@ def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
 
 
 def test_it_is_over_once_the_run_has_ended_and_its_last_block_is_reported():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0).entered()
     bench.finished(900.0, 900.0, 50.0, 50.0)
     bench.changed(block=None, after_step=5)
     bench.ended()
@@ -206,40 +188,21 @@ def test_blocks_of_an_earlier_experiment_are_not_its_own():
     ids=["finished", "failed", "restarted"],
 )
 def test_it_is_over_when_the_training_ends(end):
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0).entered()
     bench.fold_all(end)
     assert bench.log.over == "the training ended"
 
 
-def test_utilisation_does_not_include_time_before_the_block():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
-    for at_s, value in [(-0.1, 1.0), (LAG_S - 0.05, 2.0), (0.3, 80.0), (0.9, 100.0), (1.1, 3.0)]:
-        bench.fold_all(
-            gpu(BEGAN_S + at_s, gpu_util_pct=value),
-            host(BEGAN_S + at_s, cpu_pct=value, core_wait_pct=value / 2),
-        )
-    bench.finished(500.0, 500.0, 200.0)
-    bench.changed(block=None, after_step=3)
-    bench.finished(50.0)
-    (block,) = bench.outcomes
-    assert tuple(map(block.of, ("gpu_util_pct", "cpu_pct", "core_wait_pct"))) == (90.0, 90.0, 45.0)
-
-
 def test_a_block_too_short_for_a_reading_has_no_utilisation():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench = Bench(0).entered(warmup_steps=0)
     bench.fold_all(gpu(BEGAN_S + 0.05, gpu_util_pct=80.0), host(BEGAN_S + 0.05))
     bench.finished(50.0, 50.0, 50.0)
-    bench.changed(block=None, after_step=3)
-    bench.finished(50.0)
+    bench.left(after_step=3)
     assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (None, None)
 
 
 def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench = Bench(0).entered(warmup_steps=0)
     began_s = bench.now_s + LAG_S
     bench.finished(250.0, 500.0, 125.0)
     for at_s, percent in [
@@ -250,14 +213,12 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
     ]:
         bench.fold_all(gpu(at_s, gpu_util_pct=percent), host(at_s, percent))
     bench.finished(1.0)
-    bench.changed(block=None, after_step=4)
-    bench.finished(50.0)
+    bench.left(after_step=4)
     assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (20.0, 20.0)
 
 
 def test_the_newest_readings_of_a_long_block_are_kept():
-    bench = Bench(0)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench = Bench(0).entered(warmup_steps=0)
     began_s = bench.now_s + LAG_S
     bench.finished(900.0, 900.0)
     for number in range(SAMPLES_KEPT + 1):
@@ -265,22 +226,19 @@ def test_the_newest_readings_of_a_long_block_are_kept():
         reading = gpu(began_s + number / 1e3, gpu_util_pct=percent)
         bench.fold_all(reading, host(began_s, percent))
     bench.finished(1.0)
-    bench.changed(block=None, after_step=3)
-    bench.finished(50.0)
+    bench.left(after_step=3)
     assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (50.0, 50.0)
 
 
 def test_a_pause_restarts_only_the_block_it_came_in():
-    bench = Bench(0, 1)
-    bench.changed(block=0, after_step=0, warmup_steps=0)
+    bench = Bench(0, 1).entered(warmup_steps=0)
     bench.finished(50.0, 50.0)
     bench.changed(block=1, after_step=3, warmup_steps=0)
     bench.finished(50.0, segment=1)
     bench.finished(900.0)
     bench.fold_all(paused(bench.now_s, after_step=4), resumed(bench.now_s))
     bench.finished(50.0, 50.0, 1.0)
-    bench.changed(block=None, after_step=7)
-    bench.finished(50.0)
+    bench.left(after_step=7)
     assert [(one.number, one.busy_s) for one in bench.outcomes] == [
         (0, pytest.approx(0.1)),
         (1, pytest.approx(0.1)),
@@ -288,8 +246,7 @@ def test_a_pause_restarts_only_the_block_it_came_in():
 
 
 def test_the_least_number_of_steps_is_enough_by_the_wall_clock():
-    bench = Bench(0, wall_clock="instrumented", min_steps=6)
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, wall_clock="instrumented", min_steps=6).entered()
     bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=None, after_step=6)
     bench.step = 6
@@ -299,8 +256,7 @@ def test_the_least_number_of_steps_is_enough_by_the_wall_clock():
 
 @pytest.mark.parametrize("reports_steps", [True, False])
 def test_by_the_wall_clock_its_time_is_the_blocks(reports_steps):
-    bench = Bench(0, 1, wall_clock="instrumented" if reports_steps else "uninstrumented")
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, 1, wall_clock="instrumented" if reports_steps else "uninstrumented").entered()
     if reports_steps:
         bench.finished(*[50.0] * 6)
     bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
@@ -311,8 +267,7 @@ def test_by_the_wall_clock_its_time_is_the_blocks(reports_steps):
 
 
 def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reported():
-    bench = Bench(0, 1, wall_clock="uninstrumented")
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, 1, wall_clock="uninstrumented").entered()
     bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
     bench.changed(block=1, after_step=6)
     bench.fold_all(Timed(at_s=2.0, block=1, steps=6, samples=48, seconds=0.3))
@@ -324,8 +279,7 @@ def test_the_next_block_may_be_timed_before_the_end_of_the_one_before_is_reporte
 
 @pytest.mark.parametrize("steps", [1, 6])
 def test_a_timed_block_that_was_cut_short_has_no_outcome(steps):
-    bench = Bench(0, wall_clock="instrumented")
-    bench.changed(block=0, after_step=0)
+    bench = Bench(0, wall_clock="instrumented").entered()
     if steps == 1:  # told to end the blocks: it is left, but not home yet
         bench.fold_all(Timed(at_s=1.0, block=0, steps=1, samples=8, seconds=0.1))
     bench.changed(block=None, after_step=6)
@@ -419,9 +373,11 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     truth = list(expected(blocks, records))
     assert [one.number for one in measured] == [number for number, _ in truth]
     for one, (_, kept) in zip(measured, truth, strict=True):
-        assert one.steps == len(kept)
-        assert one.samples == sum(step.samples for step in kept)
-        assert one.busy_s == pytest.approx(sum(step.step_ms for step in kept) / 1e3)
+        assert one == having(
+            steps=len(kept),
+            samples=sum(step.samples for step in kept),
+            busy_s=pytest.approx(sum(step.step_ms for step in kept) / 1e3),
+        )
     refused = [one.number for one in outcomes if isinstance(one, NotRun)]
     assert refused == [record.block for record in records if isinstance(record, Refused)]
     assert log.over is not None

@@ -13,7 +13,7 @@ from gpudash.cli.ab_report import ComparisonReport
 from gpudash.cli.headless import cost_clause
 from gpudash.cli.tune import document, lines
 from gpudash.cli.verbs import load
-from gpudash.compare.energy import money, of_a_million, saved_a_day
+from gpudash.compare.energy import money, of_a_million
 from gpudash.errors import Exit, UsageError
 from gpudash.snapshot import Snapshot
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
@@ -51,11 +51,6 @@ def test_a_million_samples_cost_the_hours_that_they_take_on_all_gpus():
     assert of_a_million(3.6, 1, None) is None
 
 
-def test_twice_the_throughput_saves_half_of_a_day():
-    assert saved_a_day(1.0, 2, 1.0) == pytest.approx(24.0)
-    assert saved_a_day(1.0, 1, -0.5) == pytest.approx(-24.0)
-
-
 @pytest.mark.parametrize(
     ("amount", "text"), [(None, "–"), (0.0, "0.00"), (0.00123, "0.00123"), (1234.5, "1,234.50")]
 )
@@ -70,11 +65,6 @@ def test_with_a_price_a_verdict_says_what_it_saves(capsys):
         "at 2.75 an hour for a GPU, a million samples cost 4.77 with off and 3.82 with on; "
         "on saves 13.19 a day ["
     )
-
-
-def test_a_slower_setting_costs_more(capsys):
-    ended(0.8, price=2.75)
-    assert "; on costs 16.52 more a day [" in capsys.readouterr().out
 
 
 def test_where_no_difference_is_shown_nothing_is_saved(capsys):
@@ -153,13 +143,6 @@ def test_a_tune_says_what_its_proof_took_and_what_the_best_saves():
     said = "\n".join(lines(tune, (), 2.75))
     assert "energy of a sample: start 1.8" in said
     assert "; best saves 2" in said
-
-
-def test_the_proof_of_a_tune_without_energy_is_as_short_as_ever():
-    tune = tuning("channels_last")
-    Conducted(tune, MeteredTraining(faster_in_nhwc, power_w=lambda _: 300.0)).run()
-    found = document(tune, Snapshot())
-    assert (found.energy, found.why_no_energy, found.costs) == (None, "", None)
 
 
 # ── what is refused ─────────────────────────────────────────────────────────────────────

@@ -46,11 +46,6 @@ def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_
     assert len(sweep.begin(started_with(2, threads=2), 1)) == 2
 
 
-def test_a_sweep_that_broke_off_with_one_process_begins_with_it():
-    sweep = Sweep(GRID, measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)[:2])
-    assert (sweep.nproc, len(sweep.begin(started_with(1, threads=2), 1))) == (1, 1)
-
-
 def test_a_number_of_processes_has_its_own_threads_and_defaults(tmp_path: Path):
     """A resumed sweep may begin with another number than its last one, as for more rounds."""
     asked = Provenance(
@@ -93,11 +88,6 @@ def test_the_table_has_rates_of_all_processes_and_the_efficiency():
     ]
     assert [row[0].settings for row in results] == [{"nproc": "1"}, {"nproc": "2"}]
     assert results[1][0].efficiency == pytest.approx(0.8)
-
-
-def test_a_training_that_did_not_run_has_no_efficiency():
-    ((_,), (both,)) = Sweep(GRID, measured(1.0, 1.0, 1.0)).results()
-    assert both.efficiency is None
 
 
 def test_the_first_of_one_process_is_the_base_of_each_variant():

@@ -237,11 +237,6 @@ def test_the_text_names_differences_first_and_drift_always():
     assert "| encdec | 200" in table.markdown(found)
 
 
-def test_a_setting_that_one_run_did_not_train_has_no_ratio(tmp_path):
-    found = compared(run(measured(OFF)), run(measured(OFF, rows=0)))
-    assert table.cells(found)[1][1:] == ["200.0", "–", "–", "–"]
-
-
 def test_the_table_has_both_rates_their_ratio_and_its_interval():
     found = compared(run(measured(OFF, 100)), run(measured(OFF, 105)))
     (_, base, new, ratio, interval), one = table.cells(found)[1], found.matched[0]

@@ -32,6 +32,7 @@ from gpudash.compare.starts import (
     over_starts,
     verdict,
 )
+from tests.having import having
 from tests.scripted_worker import Conducted, Worker
 from tests.tui.comparisons import compared
 
@@ -106,11 +107,12 @@ def found(change, half=0.01, pairs=16):
 
 def test_the_interval_is_students_over_the_means_of_the_starts():
     # means 0.1, 0.2, 0.3: standard error 0.1/√3, t(2 df, 95 %) = 4.3027
-    over = over_starts([found(math.expm1(mean)) for mean in (0.1, 0.2, 0.3)])
-    assert over.pairs == 48
-    assert over.change == pytest.approx(math.exp(0.2) - 1)
-    assert over.low == pytest.approx(math.exp(0.2 - 4.302653 * 0.1 / math.sqrt(3)) - 1)
-    assert over.high == pytest.approx(math.exp(0.2 + 4.302653 * 0.1 / math.sqrt(3)) - 1)
+    assert over_starts([found(math.expm1(mean)) for mean in (0.1, 0.2, 0.3)]) == having(
+        pairs=48,
+        change=pytest.approx(math.exp(0.2) - 1),
+        low=pytest.approx(math.exp(0.2 - 4.302653 * 0.1 / math.sqrt(3)) - 1),
+        high=pytest.approx(math.exp(0.2 + 4.302653 * 0.1 / math.sqrt(3)) - 1),
+    )
 
 
 def test_how_sure_each_start_is_of_itself_does_not_count():
@@ -119,9 +121,7 @@ def test_how_sure_each_start_is_of_itself_does_not_count():
 
 
 def test_one_start_has_no_interval_over_starts():
-    over = over_starts([found(0.05)])
-    assert over.change == pytest.approx(0.05)
-    assert (over.low, over.high) == (None, None)
+    assert over_starts([found(0.05)]) == having(change=pytest.approx(0.05), low=None, high=None)
 
 
 @pytest.mark.parametrize("pace", [normal, no_spread])

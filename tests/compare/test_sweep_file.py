@@ -1,6 +1,6 @@
-import csv
 import errno
 import os
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -86,6 +86,27 @@ def finished(folder, rows=ROWS, **changes):
     return folder / "s.csv"
 
 
+def resumed(folder, *rows, now=None, **changes):
+    """The file, once it was resumed and these rows have been added."""
+    file = open_file(folder, resume=True, **changes)
+    with closing(file):
+        file.started_on(now or started())
+        for row in rows:
+            file.append(row)
+    return file
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Of a file that a sweep has finished."""
+    return finished(tmp_path)
+
+
+@pytest.fixture
+def file(tmp_path):
+    return open_file(tmp_path)
+
+
 def described(folder):
     return msgspec.json.decode((folder / "s.json").read_bytes(), type=Provenance)
 
@@ -104,8 +125,7 @@ def test_every_block_is_a_row_with_its_levers_and_an_empty_cell_was_not_measured
     )
 
 
-def test_a_row_is_on_disk_as_soon_as_it_is_known(tmp_path):
-    file = open_file(tmp_path)
+def test_a_row_is_on_disk_as_soon_as_it_is_known(tmp_path, file):
     file.append(ROWS[0])
     assert read_rows(tmp_path / "s.csv") == ROWS[:1]
     file.append(ROWS[1])
@@ -120,8 +140,7 @@ def test_a_failure_of_several_lines_stays_in_one(tmp_path):
     assert read_rows(path)[0].failure == 'CUDA, "out" of memory'
 
 
-def test_the_provenance_is_written_beside_it(tmp_path):
-    file = open_file(tmp_path)
+def test_the_provenance_is_written_beside_it(tmp_path, file):
     assert described(tmp_path) == provenance()
     file.started_on(started())
     assert described(tmp_path) == provenance(
@@ -130,9 +149,8 @@ def test_the_provenance_is_written_beside_it(tmp_path):
     file.close()
 
 
-def test_a_file_without_a_block_is_removed(tmp_path):
+def test_a_file_without_a_block_is_removed(tmp_path, file):
     """Or the next try would need --force."""
-    file = open_file(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["s.csv", "s.json"]
     file.close()
     assert list(tmp_path.iterdir()) == []
@@ -149,8 +167,7 @@ def test_an_existing_file_is_refused_and_kept(tmp_path, name):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "precious")]
 
 
-def test_force_overwrites_both(tmp_path):
-    finished(tmp_path)
+def test_force_overwrites_both(tmp_path, path):
     path = finished(tmp_path, ROWS[:1], workload="augment", force=True)
     assert read_rows(path) == ROWS[:1]
     assert described(tmp_path).workload == "augment"
@@ -159,9 +176,8 @@ def test_force_overwrites_both(tmp_path):
 @pytest.mark.parametrize(
     "rows", [[], [BlockRow(round=0, cell=0, failure="it cannot be", failure_kind="bad_setting")]]
 )
-def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows):
+def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows, path):
     """For example without the device: the earlier blocks are all there is."""
-    finished(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     file = open_file(tmp_path, workload="augment", force=True)
     for row in rows:
@@ -188,8 +204,7 @@ def full(fd, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_reported(tmp_path, monkeypatch):
-    file = open_file(tmp_path)
+def test_a_full_disk_is_reported(tmp_path, monkeypatch, file):
     file.append(ROWS[0])
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(RecordingError, match=r"cannot write .*s\.csv: the disk is full"):
@@ -199,8 +214,7 @@ def test_a_full_disk_is_reported(tmp_path, monkeypatch):
     assert read_rows(tmp_path / "s.csv") == ROWS[:1]
 
 
-def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch):
-    file = open_file(tmp_path)
+def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch, file):
     file.append(ROWS[0])
     write = os.write
 
@@ -213,9 +227,8 @@ def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, mo
         file.append(ROWS[2])
     monkeypatch.undo()
     file.close()
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[2])
-    resumed.close()
+    with closing(open_file(tmp_path, resume=True)) as again:
+        again.append(ROWS[2])
     assert read_rows(tmp_path / "s.csv") == [ROWS[0], ROWS[2]]
 
 
@@ -229,13 +242,8 @@ def test_a_full_disk_at_the_start_leaves_nothing_behind(tmp_path, monkeypatch):
 # ── resumed ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path):
-    path = finished(tmp_path)
-    file = open_file(tmp_path, resume=True)
-    assert file.known == ROWS
-    file.started_on(started())
-    file.append(UNFINISHED[0])
-    file.close()
+def test_a_resumed_sweep_knows_its_rows_and_goes_on_below_them(tmp_path, path):
+    assert resumed(tmp_path, UNFINISHED[0]).known == ROWS
     assert read_rows(path) == [*ROWS, UNFINISHED[0]]
     assert path.read_text().count("round,cell") == 1
 
@@ -254,59 +262,38 @@ def test_blocks_of_an_unfinished_round_give_way_and_failures_stay(tmp_path):
     assert read_rows(path) == [*ROWS, UNFINISHED[1], anew]
 
 
-def test_a_resumed_sweep_that_adds_nothing_keeps_its_rows(tmp_path):
-    path = finished(tmp_path)
-    open_file(tmp_path, resume=True).close()
-    assert read_rows(path) == ROWS
-
-
 @pytest.mark.parametrize(
     "torn",
     [b"1", b"1,2,3,48,0.5", "1,2,,,,,,,,,,ö".encode()[:-1]],
     ids=["in a number", "in a row", "in a letter"],
 )
-def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn):
-    path = finished(tmp_path)
+def test_a_torn_last_line_is_left_out_and_cut_off(tmp_path, torn, path):
     with path.open("ab") as file:
         file.write(torn)
     assert read_rows(path) == ROWS
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[0])
-    resumed.close()
+    resumed(tmp_path, ROWS[0])
     assert read_rows(path) == [*ROWS, ROWS[0]]
 
 
 @pytest.mark.parametrize("lacks", [1, 2], ids=["core_wait_pct", "and failure_kind"])
-def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks):
-    path = finished(tmp_path)
+def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks, path):
     older = [line.rsplit(",", lacks)[0] for line in path.read_text().splitlines()]
     path.write_text("\n".join([*older, ""]))
     unknown = {"core_wait_pct": None} | ({"failure_kind": None} if lacks == 2 else {})
     before = [msgspec.structs.replace(row, **unknown) for row in ROWS]
     assert read_rows(path) == before
-    resumed = open_file(tmp_path, resume=True)
-    resumed.append(ROWS[0])
-    resumed.append(ROWS[1])
-    resumed.close()
+    resumed(tmp_path, *ROWS[:2])
     assert read_rows(path) == [*before, *before[:2]]
     assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
 
 
-def test_rounds_may_be_added(tmp_path):
-    finished(tmp_path)
-    more = msgspec.structs.replace(GRID, rounds=9)
-    file = open_file(tmp_path, resume=True, grid=more)
-    file.started_on(started())
-    file.close()
-    assert file.known == ROWS
+def test_rounds_may_be_added(tmp_path, path):
+    assert resumed(tmp_path, grid=msgspec.structs.replace(GRID, rounds=9)).known == ROWS
     assert described(tmp_path).grid.rounds == 9
 
 
-def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
-    finished(tmp_path)
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started(batch_size="32"))
-    file.close()
+def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path, path):
+    resumed(tmp_path, now=started(batch_size="32"))
 
 
 @pytest.mark.parametrize(
@@ -321,8 +308,7 @@ def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path):
     ],
     ids=["workload", "settings", "rows", "block length", "seed", "schema"],
 )
-def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path, changes):
-    path = finished(tmp_path)
+def test_another_sweeps_file_is_refused_with_the_command_that_it_needs(tmp_path, changes, path):
     before = path.read_bytes()
     with pytest.raises(UsageError, match="holds another sweep; .* gpudash sweep encdec --vary"):
         open_file(tmp_path, resume=True, **changes)
@@ -357,10 +343,8 @@ CPU = Device(kind="cpu", name="CPU, 2 threads")
 def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, reason):
     path = finished(tmp_path, [*ROWS, *UNFINISHED])
     before = described(tmp_path)
-    file = open_file(tmp_path, resume=True)
     with pytest.raises(UsageError, match=reason):
-        file.started_on(now)
-    file.close()
+        resumed(tmp_path, now=now)
     assert described(tmp_path) == before
     assert read_rows(path) == [*ROWS, *UNFINISHED]
 
@@ -380,19 +364,14 @@ def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, rea
 def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reason):
     """A CPU is named by its number of threads alone."""
     finished(tmp_path, **was)
-    file = open_file(tmp_path, resume=True, **now)
     with pytest.raises(UsageError, match=reason):
-        file.started_on(started())
-    file.close()
+        resumed(tmp_path, **now)
 
 
-def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
-    file = open_file(tmp_path)
+def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path, file):
     file.append(ROWS[0])
     file.close()
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started())
-    file.close()
+    resumed(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -413,21 +392,17 @@ def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path):
         *("no end", "no number", "binary"),
     ],
 )
-def test_another_file_is_refused_in_a_line(tmp_path, text):
-    path = finished(tmp_path)
+def test_another_file_is_refused_in_a_line(tmp_path, text, path):
     header = path.read_text().splitlines(keepends=True)[0]
     path.write_bytes(header.encode() + text if isinstance(text, bytes) else text.encode())
     with pytest.raises(UsageError, match=r"s\.csv is not a sweep's file"):
         open_file(tmp_path, resume=True)
 
 
-def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path):
-    path = finished(tmp_path)
+def test_blocks_of_a_setting_that_is_not_swept_are_cut_off(tmp_path, path):
     with path.open("a") as file:
         file.write("0,9,10,80,0.5,,,,,,,,8,on,,\n")
-    file = open_file(tmp_path, resume=True)
-    file.started_on(started())
-    file.close()
+    resumed(tmp_path)
     assert [row.cell for row in read_rows(path)] == [row.cell for row in ROWS]
 
 
@@ -437,15 +412,15 @@ def test_a_sweep_that_is_still_running_cannot_be_resumed(tmp_path):
         open_file(tmp_path, resume=True)
     running.append(ROWS[0])
     running.close()
-    resumed = open_file(tmp_path, resume=True)
-    with pytest.raises(RecordingError, match="another sweep is writing it"):
+    with (
+        closing(open_file(tmp_path, resume=True)),
+        pytest.raises(RecordingError, match="another sweep is writing it"),
+    ):
         open_file(tmp_path, resume=True)
-    resumed.close()
 
 
 @pytest.mark.parametrize("name", ["s.csv", "s.json"])
-def test_a_missing_file_cannot_be_resumed(tmp_path, name):
-    finished(tmp_path)
+def test_a_missing_file_cannot_be_resumed(tmp_path, name, path):
     (tmp_path / name).unlink()
     with pytest.raises(UsageError, match=rf"{name}: no such file"):
         open_file(tmp_path, resume=True)
@@ -454,22 +429,13 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name):
 @pytest.mark.parametrize(
     "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
 )
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content):
-    finished(tmp_path)
+def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content, path):
     (tmp_path / "s.json").write_bytes(content)
     with pytest.raises(UsageError, match=r"s\.json is damaged"):
         open_file(tmp_path, resume=True)
 
 
-def test_a_recording_is_not_called_a_damaged_sweep(tmp_path):
-    finished(tmp_path)
+def test_a_recording_is_not_called_a_damaged_sweep(tmp_path, path):
     (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
     with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
         open_file(tmp_path, resume=True)
-
-
-def test_every_reader_of_csv_reads_it(tmp_path):
-    with finished(tmp_path).open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert [row["pipelined"] for row in rows] == ["on", "on", "off", "off"]
-    assert {len(row) for row in rows} == {16}

@@ -78,11 +78,6 @@ def test_a_table_as_wide_as_the_terminal_is_not_listed():
     assert as_text(table, columns=73) != as_text(table)
 
 
-def test_the_hosts_time_stands_beside_the_devices():
-    result = of(steps_per_s=4.96, host_ms=5.4321, gpu_util_pct=100.0)
-    assert cell(result) == "4.96 (GPU 100 %, host 5.432 ms)"
-
-
 def test_the_same_in_markdown():
     assert as_markdown(cells(GRID, RESULTS)) == (
         "| batch_size | pipelined=off | pipelined=on |\n"

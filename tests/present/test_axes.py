@@ -63,10 +63,6 @@ def test_an_axis_ends_above_its_values_and_not_far(value):
     assert value <= top <= 2.2 * value
 
 
-def test_the_axis_of_nothing_ends_at_1():
-    assert axes.axis_top(0.0) == 1.0
-
-
 # ── the stretch of time ─────────────────────────────────────────────────────────────────
 
 
@@ -199,29 +195,6 @@ def test_a_chart_holds_its_range_with_both_borders_and_knows_the_middle_of_each_
 # ── bins ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_ticks_of_unequal_length_leave_no_gap_between_them():
-    at_s = [8.0, 16.0, 16.5, 17.0]
-    bins = axes.bins_of(at_s, TimeRange(begin_s=2.0, end_s=20.0, columns=18))
-    assert [column for column, _ in bins] == list(range(15))
-    assert bins[-2:] == [(13, slice(1, 2)), (14, slice(2, 4))]
-    assert bins[:2] == [(0, slice(0, 1)), (1, slice(0, 1))]
-
-
-def test_a_tick_fills_the_bins_from_its_begin_on():
-    bins = axes.bins_of([10.0, 20.0], TimeRange(begin_s=0.0, end_s=20.0, columns=4))
-    assert bins == [(n, slice(n // 2, n // 2 + 1)) for n in range(4)]
-
-
-def test_every_tick_falls_into_exactly_one_bin():
-    for count in (1, 59, 60, 61, 600):
-        at_s = ticks(0, count)
-        time_range = shown(at_s, 37)
-        covered = [i for _, part in axes.bins_of(at_s, time_range) for i in range(count)[part]]
-        inside = [i for i, at in enumerate(at_s) if time_range.begin_s < at <= time_range.end_s]
-        assert covered == inside
-        assert covered[-1] == count - 1
-
-
 def test_a_tick_that_misses_a_border_by_rounding_belongs_to_the_bin_that_ends_there():
     rounding_s = 1e-9
     at_s = [10 + rounding_s, 10.5, 11 + rounding_s, 12 + rounding_s, 12.5]
@@ -287,10 +260,6 @@ def test_a_bin_is_the_mean_of_what_was_measured_in_it(value):
 def test_a_sum_beyond_a_float_is_no_point():
     time_range = TimeRange(begin_s=0.0, end_s=1.0, columns=1)
     assert axes.cut([1e308, 1e308], [(0, slice(0, 2))], time_range) == []
-
-
-def test_a_series_is_cut_to_the_charts_width():
-    assert sum(map(len, points(ticks(0, 600), [1.0] * 600))) <= 40
 
 
 def test_a_gap_breaks_the_line_and_is_never_a_zero():

@@ -1,7 +1,7 @@
 """The ledger: which figure a lever has, how it is known, and the order of the levers."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.present.change_axis import shared_axis
 from gpudash.present.ledger import LeverRow, Standing, ledger
@@ -9,8 +9,8 @@ from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
+from tests.having import having
 
-changed = msgspec.structs.replace
 ABOUT = {"effect": "next step", "summary": "", "source": ""}
 
 
@@ -101,14 +101,6 @@ def test_a_lever_with_two_proposals_stands_where_its_better_one_does():
     assert found["it"].worth == "+40 to +60 %"
 
 
-def test_the_gain_is_that_of_the_right_value_over_the_left_one():
-    kept = verdict("kept", 0.1, 0.12, 0.14)
-    (row,) = seen([switch("kept", "on")], verdicts=(kept,)).values()
-    assert (row.before, row.after, row.proof) == ("off", "on", (0.1, 0.12, 0.14))
-    (row,) = seen([switch("open")], tries=(promise("open", 1.0, 9.0),)).values()
-    assert (row.before, row.after) == ("off", "on")
-
-
 @pytest.mark.parametrize(
     ("low", "change", "high", "state", "place"),
     [
@@ -124,9 +116,13 @@ def test_a_proof_says_what_it_found(low, change, high, state, place):
 
 def test_where_the_slower_value_is_active_the_way_back_is_the_gain():
     (row,) = seen([switch("it", "on")], verdicts=(verdict("it", -0.5, -0.2, -0.1),)).values()
-    assert (row.before, row.after, row.standing) == ("on", "off", Standing.FORESEEN)
-    assert row.proof == pytest.approx((1 / 0.9 - 1, 0.25, 1.0))
-    assert row.state == "A/B 1"
+    assert row == having(
+        before="on",
+        after="off",
+        standing=Standing.FORESEEN,
+        proof=pytest.approx((1 / 0.9 - 1, 0.25, 1.0)),
+        state="A/B 1",
+    )
 
 
 def test_a_proof_replaces_the_estimate_of_the_same_two_values_only():
@@ -137,16 +133,18 @@ def test_a_proof_replaces_the_estimate_of_the_same_two_values_only():
     rows = [LeverRow(lever=count, value="4", pending=None)]
     kept = verdict("it", 2.6, 2.75, 2.9, a="0", b="4")
     more = Try("it", "8", "", "4", Gain(70.0, 95.0), 30)
-    row = seen(rows, tries=(more,), verdicts=(kept,))["it"]
-    assert (row.before, row.after, row.worth) == ("4", "8", "+70 to +95 %")
+    assert seen(rows, tries=(more,), verdicts=(kept,))["it"] == having(
+        before="4", after="8", worth="+70 to +95 %"
+    )
 
 
 def test_a_proof_with_other_settings_is_older_and_gives_way_to_an_estimate():
     rows = [switch("it"), switch("other", "on")]
     old = verdict("it", 0.1, 0.12, 0.14, settings={"other": "off"})
     assert seen(rows, verdicts=(old,))["it"].state == "A/B 1, older"
-    estimated = seen(rows, tries=(promise("it", 9.0, 20.0),), verdicts=(old,))["it"]
-    assert (estimated.proof, estimated.state) == (None, "")
+    assert seen(rows, tries=(promise("it", 9.0, 20.0),), verdicts=(old,))["it"] == having(
+        proof=None, state=""
+    )
 
 
 def test_what_moves_losses_and_what_was_rehearsed_says_so():
@@ -185,9 +183,7 @@ def test_without_a_loader_levers_about_batches_say_so():
     ("ends", "right"), [((), 0.1), ((0.02,), 0.1), ((0.31, 0.62), 0.8), ((1000.0,), 10.0)]
 )
 def test_one_axis_ends_above_the_largest_end_and_has_a_tenth_left_of_0(ends, right):
-    axis = shared_axis(ends)
-    assert axis.right == pytest.approx(right)
-    assert axis.left == pytest.approx(-right / 10)
+    assert shared_axis(ends) == having(right=pytest.approx(right), left=pytest.approx(-right / 10))
 
 
 @pytest.mark.parametrize("low", [-0.2, -0.34, -0.99])

@@ -1,7 +1,7 @@
 """The receipt that the dashboard leaves on the terminal."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.present.own_line import OwnLine
 from gpudash.present.receipt import MOST_LINES, WIDTH, receipt
@@ -10,7 +10,6 @@ from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Device, Lever
 from gpudash.snapshot import Result, Snapshot
 
-changed = msgspec.structs.replace
 OWN = {"num_workers": "0", "precision": "fp32", "fused_optimizer": "off"}
 NOW = OWN | {"num_workers": "4"}
 

@@ -48,12 +48,6 @@ def words(cells):
 # ── what the time was spent on ──────────────────────────────────────────────────────────
 
 
-def test_on_one_stream_the_phases_and_the_rest_add_up_to_the_step():
-    step = step_of(10.0, prepare=4.0, forward=3.0, backward=2.0)
-    assert shown(step) == {"encode": 4.0, "forward": 3.0, "backward": 2.0, "idle": 1.0}
-    assert hidden(step) == {}
-
-
 def test_what_runs_beside_the_training_is_hidden():
     step = step_of(6.0, overlap_ms=5.0, prepare=5.0, forward=2.0, backward=4.0)
     assert shown(step) == {"forward": 2.0, "backward": 4.0}
@@ -130,15 +124,6 @@ def test_a_columns_parts_add_up_to_its_height_and_never_exceed_the_rows(times, t
     blocks = blocks_of(column, rows)
     assert len(blocks) == rows
     assert all(len(block[0]) == 1 for block in blocks)
-
-
-@given(st.floats(0, 100), st.floats(0, 100), st.integers(1, 20))
-def test_a_longer_step_is_not_lower(one_ms, other_ms, rows):
-    low, high = (
-        sum(height for _, height in column_of(INKS, step_of(ms, forward=ms / 2), 50.0, rows))
-        for ms in sorted((one_ms, other_ms))
-    )
-    assert low <= high
 
 
 @pytest.mark.parametrize(

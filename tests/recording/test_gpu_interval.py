@@ -42,10 +42,6 @@ def test_the_counter_is_unknown_beyond_its_reach_from_a_reading(moments_s):
     assert energy_j(track_of(*counted(*moments_s)), 0.0, 1.35) is None
 
 
-def test_before_the_first_reading_the_counter_is_not_known():
-    assert energy_j(track_of(*counted(0.5, 1.0)), 0.0, 1.0) is None
-
-
 def test_the_energies_of_intervals_add_up_even_if_a_reading_of_their_border_comes_late():
     track = track_of(*counted(0.0, 2.0))
     first = energy_j(track, 0.0, 1.0)

@@ -6,9 +6,13 @@ from gpudash.protocol.session import Notice
 from gpudash.protocol.training import Progress, Untimed
 from gpudash.recording.intervals import GRACE_S, Intervals
 from gpudash.recording.rank_steps import SWITCH_S
-from gpudash.recording.readings import hold
 from tests.lives import failed, finished, paused
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
+
+
+@pytest.fixture
+def run():
+    return Trainer()
 
 
 def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
@@ -17,8 +21,7 @@ def fold(items, *, close_s=None, interval_s=0.5, began_s=BEGAN_S):
     return rows if close_s is None else [*rows, *intervals.close(close_s)]
 
 
-def test_a_row_counts_the_steps_that_finished_in_it():
-    run = Trainer()
+def test_a_row_counts_the_steps_that_finished_in_it(run):
     rows = fold([run.start(), *run.steps(20, 100.0)], close_s=run.now_s)
     assert [row.steps for row in rows] == [5, 5, 5, 5]
     assert [row.step for row in rows] == [5, 10, 15, 20]
@@ -32,8 +35,7 @@ def test_a_row_counts_the_steps_that_finished_in_it():
 
 
 @pytest.mark.parametrize("sample", [gpu, host])
-def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
-    run = Trainer()
+def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample, run):
     intervals = Intervals(BEGAN_S, 0.1)
     items = [run.start(), *run.steps(2), run.wait(0.05), sample(BEGAN_S + 0.1 - 0.01)]
     assert [intervals.fold(item) for item in items] == [()] * 5
@@ -41,8 +43,7 @@ def test_a_row_leaves_with_the_first_sample_from_after_its_end(sample):
 
 
 @pytest.mark.parametrize("end", [finished, failed])
-def test_time_after_the_training_does_not_count_as_training(end):
-    run = Trainer()
+def test_time_after_the_training_does_not_count_as_training(end, run):
     trained = [run.start(), *run.steps(20)]
     ended = run.say(end(run.now_s + 60.0, trained_until_s=run.now_s + 0.1))
     rows = fold([*trained, ended], close_s=ended.at_s)
@@ -50,16 +51,14 @@ def test_time_after_the_training_does_not_count_as_training(end):
     assert rows[-1].ended_s == ended.at_s
 
 
-def test_a_row_with_samples_still_waits_for_its_steps():
-    run = Trainer()
+def test_a_row_with_samples_still_waits_for_its_steps(run):
     intervals = Intervals(BEGAN_S, 0.1)
     intervals.fold(run.start())
     assert intervals.fold(host(BEGAN_S + 0.25)) == ()
     assert [row.steps for item in run.steps(4) for row in intervals.fold(item)] == [2, 2]
 
 
-def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end():
-    run = Trainer()
+def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end(run):
     intervals = Intervals(BEGAN_S, 0.1)
     items = [run.start(), gpu(BEGAN_S, energy_j=0.0), *run.steps(20), host(run.now_s)]
     assert [row for item in items for row in intervals.fold(item)] == []
@@ -67,8 +66,7 @@ def test_a_row_waits_for_the_energy_counter_to_be_read_after_its_end():
     assert [row.gpus[0].values.get("energy_j") for row in rows] == pytest.approx([30.0] * 10)
 
 
-def test_a_row_waits_only_so_long_for_a_sample():
-    run = Trainer()
+def test_a_row_waits_only_so_long_for_a_sample(run):
     intervals = Intervals(BEGAN_S)
     intervals.fold(run.start())
     run.now_s = BEGAN_S + 0.5 + GRACE_S - 0.01
@@ -82,20 +80,11 @@ def test_before_a_training_starts_a_row_has_no_training():
     assert (row.segment, row.workload, row.settings, row.train_s) == (0, "", {}, 0.0)
 
 
-def test_steps_that_finish_at_the_border_of_a_row_are_in_it():
-    run = Trainer()
+def test_steps_that_finish_at_the_border_of_a_row_are_in_it(run):
     at_border = [step(number, BEGAN_S + 0.5, 100.0) for number in (1, 2)]
     run.now_s = BEGAN_S + 0.5
     rows = fold([run.start(), run.progress(*at_border)], close_s=BEGAN_S + 1.0)
     assert [row.steps for row in rows] == [2, 0]
-
-
-def test_time_before_the_worker_is_ready_is_recorded_as_idle():
-    run = Trainer(BEGAN_S + 1.0)
-    rows = fold([run.start(), *run.steps(10)], close_s=run.now_s)
-    assert [row.steps for row in rows[:2]] == [0, 0]
-    assert rows[0].steps_per_s is None  # nothing trained, which is no rate of 0
-    assert rows[0].values == {}
 
 
 def untimed(number, finished_s, count=1, samples=None, segment=0):
@@ -104,9 +93,8 @@ def untimed(number, finished_s, count=1, samples=None, segment=0):
     )
 
 
-def test_steps_that_were_only_counted_are_steps_of_their_row():
+def test_steps_that_were_only_counted_are_steps_of_their_row(run):
     """The first one of a script, and those of a profile."""
-    run = Trainer()
     start = run.start()
     first = untimed(1, BEGAN_S + 0.05, samples=8)
     traced = [untimed(number, BEGAN_S + 0.3 * number, samples=8) for number in (3, 4, 5)]
@@ -122,8 +110,7 @@ def test_steps_that_were_only_counted_are_steps_of_their_row():
     assert [row.values.get("step_ms_p50") for row in rows] == [100, None, None, 100]
 
 
-def test_a_row_of_nothing_but_a_step_of_unknown_samples_has_none():
-    run = Trainer()
+def test_a_row_of_nothing_but_a_step_of_unknown_samples_has_none(run):
     start = run.start()
     first = untimed(1, BEGAN_S + 0.3)
     run.now_s = BEGAN_S + 1
@@ -132,8 +119,7 @@ def test_a_row_of_nothing_but_a_step_of_unknown_samples_has_none():
     assert [(row.samples, row.ranks[0].tokens) for row in rows] == [(None, None), (8, None)]
 
 
-def test_a_pause_after_a_step_that_was_only_counted_begins_then():
-    run = Trainer()
+def test_a_pause_after_a_step_that_was_only_counted_begins_then(run):
     items = [run.start(), *run.steps(4)]
     run.number += 1
     counted = replace(run.progress(), untimed=(untimed(5, run.now_s),))
@@ -143,68 +129,62 @@ def test_a_pause_after_a_step_that_was_only_counted_begins_then():
     assert [round(row.train_s, 3) for row in rows] == [0.2, 0.0, 0.0]
 
 
-def test_a_pause_is_recorded_as_idle():
-    run = Trainer()
-    items = [run.start(), *run.steps(10), run.pause(), run.wait(1.0), run.resume(), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
-    assert [row.steps for row in rows] == [10, 0, 0, 10]
-
-
 def test_a_row_has_its_seconds_of_training():
     run = Trainer(BEGAN_S + 0.25)
-    items = [run.start(), *run.steps(10), run.pause(), run.wait(0.5), run.resume(), *run.steps(5)]
-    run.now_s += 0.25
-    items += [run.change(batch_size="16"), *run.steps(5)]
-    run.now_s += 0.25
-    items += [run.start(), *run.steps(5)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(10),
+            run.pause(),
+            run.wait(0.5),
+            run.resume(),
+            *run.steps(5),
+            *run.silent(0.25),
+            run.change(batch_size="16"),
+            *run.steps(5),
+            *run.silent(0.25),
+            run.start(),
+            *run.steps(5),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.ended_s - BEGAN_S for row in rows] == [0.5, 1, 1.5, 1.75, 2, 2.25, 2.5]
     assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
 
 
-def test_a_worker_that_stands_still_counts_as_training():
-    run = Trainer()
-    rows = fold([run.start(), *run.steps(10), run.step(5000.0)], close_s=run.now_s)
-    assert [row.train_s for row in rows] == pytest.approx([0.5] * 11)
-
-
-def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it():
-    run = Trainer()
+def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it(run):
     items = [run.start(), *run.steps(2, 1100.0)]
     pause = run.say(paused(BEGAN_S + 0.1, after_step=2))  # the host runs ahead of the device
     silent = [Progress(until_s=BEGAN_S + at_s, steps=(), total_steps=0, total_samples=0)
               for at_s in (0.2, 0.8)]  # fmt: skip
-    items = [items[0], pause, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [items[0], pause, *silent, *items[1:], run.wait(0.8), run.resume(), *run.steps(1)],
+        close_s=run.now_s,
+    )
     assert sum(row.train_s for row in rows) == pytest.approx(2 * 1.1 + 0.05)
 
 
-def test_a_change_before_the_first_step_is_a_switch_too():
-    run = Trainer()
-    items = [run.start()]
-    run.now_s += 0.4
-    rows = fold([*items, run.change(batch_size="16"), *run.steps(2)], close_s=run.now_s)
+def test_a_change_before_the_first_step_is_a_switch_too(run):
+    rows = fold(
+        [run.start(), *run.silent(0.4), run.change(batch_size="16"), *run.steps(2)],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.steps, row.train_s) for row in rows] == [
         (1, 0, 0), (1, 2, pytest.approx(0.1)),
     ]  # fmt: skip
 
 
-def test_a_change_cuts_the_row_where_the_last_step_before_it_finished():
-    run = Trainer()
-    items = [run.start(), *run.steps(14), run.change(pipelined="on"), *run.steps(6)]
-    rows = fold(items, close_s=run.now_s)
-    assert [row.segment for row in rows] == [0, 0, 1]
-    assert [row.settings["pipelined"] for row in rows] == ["off", "off", "on"]
-    assert [row.steps for row in rows] == [10, 4, 6]
-    assert rows[1].ended_s == pytest.approx(BEGAN_S + 0.7)
-
-
-def test_a_switch_is_in_no_row_with_steps():
-    run = Trainer()
-    items = [run.start(), *run.steps(24)]  # for 1.2 s
-    run.now_s += 0.26
-    items += [run.change(batch_size="16"), *run.steps(25, 20.0)]
-    rows = fold(items, close_s=run.now_s)
+def test_a_switch_is_in_no_row_with_steps(run):
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(24),  # for 1.2 s
+            *run.silent(0.26),
+            run.change(batch_size="16"),
+            *run.steps(25, 20.0),
+        ],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.steps) for row in rows] == [
         (0, 10), (0, 10), (0, 4), (1, 0), (1, 2), (1, 23),
     ]  # fmt: skip
@@ -214,11 +194,14 @@ def test_a_switch_is_in_no_row_with_steps():
     assert rows[3].ended_s - rows[3].began_s == pytest.approx(0.26)
 
 
-def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it():
-    run = Trainer()
-    items = [run.start(), *run.steps(20)]
-    run.now_s += 2.0
-    items += [run.change(data="loader"), *run.steps(40)]
+def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(run):
+    items = [
+        run.start(),
+        *run.steps(20),
+        *run.silent(2.0),
+        run.change(data="loader"),
+        *run.steps(40),
+    ]
     moments = [tick / 5 for tick in range(1, 18)]
     items += [gpu(BEGAN_S + at_s, gpu_util_pct=0.0 if at_s >= 2 else 90.0) for at_s in moments]
     rows = fold(in_order(items), close_s=run.now_s)[2:]
@@ -232,12 +215,17 @@ def test_a_long_switch_has_several_rows_and_the_device_is_seen_to_be_idle_in_it(
     ]
 
 
-def test_a_very_short_switch_has_no_row():
-    run = Trainer()
-    items = [run.start(), *run.steps(14)]
-    run.now_s += 0.9 * SWITCH_S
-    items += [run.change(pipelined="on"), *run.steps(12)]
-    rows = fold(items, close_s=run.now_s)
+def test_a_very_short_switch_has_no_row(run):
+    rows = fold(
+        [
+            run.start(),
+            *run.steps(14),
+            *run.silent(0.9 * SWITCH_S),
+            run.change(pipelined="on"),
+            *run.steps(12),
+        ],
+        close_s=run.now_s,
+    )
     assert [row.segment for row in rows] == [0, 0, 1, 1]
     assert all(row.steps for row in rows)
 
@@ -255,17 +243,7 @@ def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
     assert [(row.segment, row.steps) for row in rows] == [(0, 10), (0, 4), (1, 6)]
 
 
-def test_a_change_during_a_long_pause_revises_no_row():
-    run = Trainer()
-    items = [run.start(), *run.steps(5), run.pause(), run.wait(3.0)]
-    items += [run.change(batch_size="16"), run.resume(), *run.steps(5)]
-    rows = fold(items, close_s=run.now_s)
-    assert [row.segment for row in rows] == sorted(row.segment for row in rows)
-    assert sum(row.steps for row in rows if row.segment == 1) == 5
-
-
-def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own():
-    run = Trainer()
+def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own(run):
     items = [run.start()]
     run.segment = 1
     items += run.steps(1, 300.0)
@@ -273,26 +251,13 @@ def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_ow
     assert [(row.segment, row.steps) for row in rows] == [(1, 1)]
 
 
-def test_settings_that_no_step_was_trained_under_get_no_row():
-    run = Trainer()
+def test_settings_that_no_step_was_trained_under_get_no_row(run):
     items = [run.start(), *run.steps(5), run.change(batch_size="16"), run.change(batch_size="32")]
     rows = fold([*items, *run.steps(5)], close_s=run.now_s)
     assert [row.segment for row in rows] == [0, 2]
 
 
-def test_a_restart_begins_a_new_segment_and_counts_steps_anew():
-    run = Trainer()
-    items = [run.start(), *run.steps(10), run.change(pipelined="on"), *run.steps(10)]
-    run.now_s += 1.0
-    items += [run.start(), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
-    assert [row.segment for row in rows] == [0, 1, 1, 1, 2]
-    assert [row.step for row in rows] == [10, 20, 20, 20, 10]
-    assert rows[-1].settings["pipelined"] == "off"
-
-
-def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
-    run = Trainer()
+def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one(run):
     items = [run.start(), *run.steps(11)]
     assert [row.steps for row in fold(items, close_s=run.now_s)] == [10, 1]
     assert [row.steps for row in fold(items[:-1], close_s=BEGAN_S + 0.5)] == [10]
@@ -301,23 +266,14 @@ def test_close_ends_with_a_row_as_long_as_what_is_left_and_never_an_empty_one():
     assert [*intervals.close(BEGAN_S + 9.0)] == []
 
 
-def test_a_rows_percentiles_are_those_of_its_steps():
-    run = Trainer()
-    start = run.start()
-    steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
-    (row,) = fold([start, *steps], close_s=run.now_s)
-    assert (row.values["step_ms_p50"], row.values["step_ms_p95"]) == pytest.approx((30.0, 48.0))
-
-
-def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen():
-    run = Trainer()
-    items = [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+def test_a_gpu_is_in_the_row_that_ends_when_it_is_first_seen(run):
+    rows = fold(
+        [run.start(), *run.steps(10), gpu(BEGAN_S + 0.5), *run.steps(10)], close_s=run.now_s
+    )
     assert [one.uuid for one in rows[0].gpus] == ["GPU-1111"]
 
 
-def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins():
-    run = Trainer()
+def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins(run):
     items = [run.start(), *run.steps(10)]
     run.segment, run.now_s = 1, run.now_s + 0.4
     rows = fold([*items, *run.steps(2)], close_s=run.now_s)
@@ -325,42 +281,31 @@ def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins(
     assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 0.9, 1.0])
 
 
-def test_two_steps_that_finish_at_once_under_different_settings_have_a_row_each():
-    run = Trainer()
+def test_two_steps_that_finish_at_once_under_different_settings_have_a_row_each(run):
     items = [run.start(), *run.steps(4), run.change(pipelined="on")]
     items.append(run.progress(step(5, run.now_s, segment=1)))
     rows = fold(items, close_s=run.now_s)
     assert [(row.segment, row.steps) for row in rows] == [(0, 4), (1, 1)]
 
 
-def test_another_worker_begins_without_steps_and_without_a_loss():
-    run = Trainer()
-    items = [run.start(), *run.steps(10)]
-    run.now_s += 0.5
-    items += [run.start(), run.wait(0.5), *run.steps(10)]
-    rows = fold(items, close_s=run.now_s)
+def test_another_worker_begins_without_steps_and_without_a_loss(run):
+    rows = fold(
+        [run.start(), *run.steps(10), *run.silent(0.5), run.start(), run.wait(0.5), *run.steps(10)],
+        close_s=run.now_s,
+    )
     assert [(row.step, row.values.get("loss")) for row in rows] == [
         (10, 1 / 10), (10, 1 / 10), (0, None), (10, 1 / 10),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("loss_step", "losses"), [(5, [0.5, 0.5]), (None, [None, 0.5])])
-def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses):
-    run = Trainer()
+def test_a_loss_without_a_step_is_of_the_last_step(loss_step, losses, run):
     start, steps = run.start(), [report.steps[0] for report in run.steps(10, 100.0)]
     report = msgspec.structs.replace(run.progress(*steps), loss=0.5, loss_step=loss_step)
     assert [row.values.get("loss") for row in fold([start, report], close_s=run.now_s)] == losses
 
 
-def test_a_loss_appears_in_the_row_of_its_step_and_not_before():
-    run = Trainer()
-    items = [run.start(), *run.steps(20)]
-    rows = fold(items, close_s=run.now_s)
-    assert [row.values.get("loss") for row in rows] == [1 / 10, 1 / 20]
-
-
-def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
-    run = Trainer()
+def test_samples_are_averaged_and_what_was_not_measured_stays_empty(run):
     samples = [
         gpu(BEGAN_S + 1.1, gpu_util_pct=80.0, throttle="none"),
         gpu(BEGAN_S + 1.3, gpu_util_pct=90.0, throttle="power+thermal"),
@@ -374,9 +319,8 @@ def test_samples_are_averaged_and_what_was_not_measured_stays_empty():
     assert [row.values.get("cpu_pct") for row in rows] == [150.0, None]
 
 
-def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones():
+def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones(run):
     """Samples as a sampler sends them: five a second, activity read once a second."""
-    run = Trainer()
     items = [run.start(), *run.steps(60)]  # for 3 s
     items += [run.change(pipelined="on"), *run.steps(60)]
     for tick in range(1, 30):
@@ -406,9 +350,8 @@ def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_on
     assert all(row.gpus[0].values.get("power_w") == 300.0 for row in rows)
 
 
-def test_a_value_of_the_wrong_type_is_ignored():
+def test_a_value_of_the_wrong_type_is_ignored(run):
     """Another program's source may send one."""
-    run = Trainer()
     odd = gpu(BEGAN_S + 0.1, gpu_util_pct="high", throttle=7.0, power_w=300.0)
     (row, *_) = fold([run.start(), odd, *run.steps(20)], close_s=run.now_s)
     assert row.gpus[0].values == {"power_w": 300.0}
@@ -418,17 +361,6 @@ def in_order(items):
     """Return records in order of time, samples after the worker's records of the same moment."""
     moments = [getattr(item, "until_s", getattr(item, "at_s", 0.0)) for item in items]
     return [items[index] for index in sorted(range(len(items)), key=moments.__getitem__)]
-
-
-def test_a_gpu_is_in_every_row_from_its_first_sample_on():
-    run = Trainer()
-    other = gpu(BEGAN_S + 0.6, index=1, uuid="GPU-2222", gpu_util_pct=10.0)
-    rows = fold([run.start(), gpu(BEGAN_S + 0.1), other, *run.steps(30)], close_s=run.now_s)
-    assert [[one.uuid for one in row.gpus] for row in rows] == [
-        ["GPU-1111"],
-        ["GPU-1111", "GPU-2222"],
-        ["GPU-1111", "GPU-2222"],
-    ]
 
 
 def metered(run, seconds, reach_samples_s, watts=300.0):
@@ -443,8 +375,7 @@ def metered(run, seconds, reach_samples_s, watts=300.0):
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.6])
-def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s):
-    run = Trainer()
+def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s, run):
     late = [0.0] + [late_s, 0.0] * 3  # every other reading takes long
     rows = fold([run.start(), *metered(run, 6, late)], close_s=run.now_s)
     energies = [row.gpus[0].values.get("energy_j") for row in rows]
@@ -452,26 +383,11 @@ def test_energy_is_even_although_its_counter_is_read_once_a_second(late_s):
     assert energies[-1] is None  # the counter was never read after its end
 
 
-def test_a_counter_that_stood_still_between_two_readings_spent_nothing():
-    run = Trainer()
-    readings = [gpu(BEGAN_S + at, energy_j=500.0) for at in range(3)]
-    rows = fold([run.start(), *readings, *run.steps(80)], close_s=run.now_s)
-    assert [row.gpus[0].values.get("energy_j") for row in rows[:4]] == [0.0] * 4
-
-
-def test_energy_across_a_gap_in_the_readings_or_a_reset_counter_is_not_measured():
-    run = Trainer()
-    readings = [gpu(BEGAN_S, energy_j=500.0), gpu(BEGAN_S + 0.6, energy_j=3.0)]
-    rows = fold([run.start(), *readings, *run.steps(40)], close_s=run.now_s)
-    assert [row.gpus[0].values.get("energy_j") for row in rows] == [None] * 4
-
-
 def making(report, skipped, **transform_ms):
     return msgspec.structs.replace(report, transform_ms=transform_ms, skipped_samples=skipped)
 
 
-def test_what_loader_workers_report_is_the_newest_in_the_row():
-    run = Trainer()
+def test_what_loader_workers_report_is_the_newest_in_the_row(run):
     items = [
         run.start(),
         making(run.step(100.0), 0, decode=1.0),
@@ -487,9 +403,16 @@ def test_what_loader_workers_report_is_the_newest_in_the_row():
 
 def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart():
     run = Trainer(BEGAN_S + 0.6)
-    items = [run.start(), *(making(report, 5) for report in run.steps(9, 100.0))]
-    items += [run.start(), run.wait(0.4), *run.steps(6, 100.0)]
-    rows = fold(items, close_s=run.now_s)
+    rows = fold(
+        [
+            run.start(),
+            *(making(report, 5) for report in run.steps(9, 100.0)),
+            run.start(),
+            run.wait(0.4),
+            *run.steps(6, 100.0),
+        ],
+        close_s=run.now_s,
+    )
     assert [(row.segment, row.values.get("skipped_samples")) for row in rows] == [
         (0, None),
         (0, 5),
@@ -499,9 +422,8 @@ def test_skipped_samples_are_unknown_before_the_first_report_and_after_a_restart
     ]
 
 
-def test_a_row_has_the_mean_time_of_its_steps_and_when_the_last_one_finished():
+def test_a_row_has_the_mean_time_of_its_steps_and_when_the_last_one_finished(run):
     alike = msgspec.structs.replace(step(4, BEGAN_S + 0.4, 100.0), count=4)
-    run = Trainer()
     run.now_s, run.number = alike.finished_s, 4
     items = [Trainer().start(), run.progress(alike), run.step(50.0)]
     (rank,) = fold(items, close_s=BEGAN_S + 0.5)[0].ranks
@@ -509,14 +431,12 @@ def test_a_row_has_the_mean_time_of_its_steps_and_when_the_last_one_finished():
     assert rank.finished_s == run.now_s
 
 
-def test_a_step_longer_than_a_row_is_in_the_one_in_which_it_finished():
-    run = Trainer()
+def test_a_step_longer_than_a_row_is_in_the_one_in_which_it_finished(run):
     rows = fold([run.start(), run.step(1600.0)], close_s=run.now_s)
     assert [row.ranks[0].finished_s for row in rows] == [None, None, None, run.now_s]
 
 
-def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
-    run = Trainer()
+def test_a_row_has_the_mean_of_each_phase_where_it_was_measured(run):
     first, second, third = (run.step().steps[0] for _ in range(3))
     longer = measured(second, forward_ms=20.0, backward_ms=4.0)
     unmeasured = measured(third, forward_ms=None)
@@ -525,17 +445,7 @@ def test_a_row_has_the_mean_of_each_phase_where_it_was_measured():
     assert (row.values["forward_ms"], row.values["backward_ms"]) == (15.0, 4.0)
 
 
-def test_of_too_many_held_samples_every_second_one_is_dropped():
-    held = []
-    for at_s in (3.0, 1.0, 2.0, 4.0):
-        hold(held, host(at_s), most=4)
-    assert [one.at_s for one in held] == [1.0, 2.0, 3.0, 4.0]
-    hold(held, host(5.0), most=4)
-    assert [one.at_s for one in held] == [2.0, 4.0]
-
-
-def test_a_lever_that_is_changed_in_a_pause_does_not_end_it():
-    run = Trainer()
+def test_a_lever_that_is_changed_in_a_pause_does_not_end_it(run):
     before = [run.start(), *run.steps(10), run.pause()]
     paused_s = run.now_s
     held = [run.wait(1.0), run.turn(settings=run.settings | {"batch_size": "16"}), run.wait(1.0)]
@@ -545,8 +455,7 @@ def test_a_lever_that_is_changed_in_a_pause_does_not_end_it():
     assert sum(row.train_s for row in rows) == pytest.approx(1.0)
 
 
-def test_a_changed_setting_holds_from_the_end_of_the_step_before_it():
-    run = Trainer()
+def test_a_changed_setting_holds_from_the_end_of_the_step_before_it(run):
     first = [run.start(), *run.steps(3, 100.0)]
     run.number += 2  # they are on their way while the lever moves
     moved = run.change(pipelined="on")
@@ -558,12 +467,3 @@ def test_a_changed_setting_holds_from_the_end_of_the_step_before_it():
     held = [(row.segment, row.steps) for row in rows if row.steps]
     assert sum(steps for segment, steps in held if segment == 0) == 5
     assert sum(steps for segment, steps in held if segment == 1) == 5
-
-
-def test_the_first_step_after_a_change_may_be_the_first_that_is_told():
-    run = Trainer()
-    first = [run.start(), *run.steps(3, 100.0)]
-    run.number += 2
-    moved = run.change(pipelined="on")
-    rows = fold([*first, moved, *run.steps(5, 100.0)], close_s=run.now_s, interval_s=0.1)
-    assert [row.segment for row in rows if row.steps] == [0] * 3 + [1] * 5

@@ -249,11 +249,6 @@ def ended(at_s: float) -> State:
     return State(at_s=at_s, phase="finished")
 
 
-def test_the_ranks_last_values_are_shown_at_the_end(recorded):
-    append_messages(recorded, (0, ended(BEGAN_S + 1.0)))
-    assert [row.step_ms_p50 for row in replayed(recorded).snapshot.ranks] == [50.0, 48.0]
-
-
 def test_the_ranks_last_values_are_shown_even_if_their_processes_have_ended(recorded):
     gone = [(rank, parted(BEGAN_S + 1.0)) for rank in (0, 1)]
     append_messages(recorded, *gone, (0, ended(BEGAN_S + 5.0)))
@@ -266,10 +261,6 @@ def test_the_others_last_steps_are_kept_if_a_rank_ends_before_the_last_row(recor
     ends = (1, ended(BEGAN_S + 0.7)), (0, ended(BEGAN_S + 1.0))
     append_messages(recorded, *ends)
     assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
-
-
-def test_the_samples_of_a_replay_are_those_of_all_ranks(recorded):
-    assert replayed(recorded).snapshot.total_samples == 20 * 2 * 8
 
 
 def test_samples_from_before_the_recording_are_those_of_all_ranks_too(tmp_path):

@@ -3,8 +3,8 @@
 import re
 from xml.etree.ElementTree import fromstring
 
-import msgspec
 import pytest
+from msgspec.structs import replace as change
 
 from gpudash.protocol.answer import Answer
 from gpudash.report.cell import lines, picture
@@ -13,7 +13,6 @@ from tests.diagnosis.trainings import answered
 from tests.tui import scenes
 
 SVG = "{http://www.w3.org/2000/svg}"
-change = msgspec.structs.replace
 
 
 def test_before_a_step_nothing_is_drawn():

@@ -5,8 +5,8 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
-import msgspec
 import pytest
+from msgspec.structs import replace as change
 
 from gpudash.diagnosis.limits import Limited
 from gpudash.format import significant
@@ -30,7 +30,6 @@ from tests.tui import scenes, scripts
 
 EVIL = "<script>alert(1)</script>\x1b[2J'\"&"
 SCENES = ("starting", "running", "serial", "comparing", "decided", "without_gpu", "failed")
-change = msgspec.structs.replace
 
 
 class Read(HTMLParser):

@@ -49,6 +49,16 @@ def recorder_of(folder):
     return RecordingWriter(folder / "run.csv", ORIGIN)
 
 
+@pytest.fixture
+def recorder(tmp_path):
+    return recorder_of(tmp_path)
+
+
+@pytest.fixture
+def recordings():
+    return ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+
+
 def described(recorder):
     return msgspec.json.decode(recorder.metadata_path.read_bytes(), type=Metadata)
 
@@ -76,8 +86,7 @@ def test_a_folder_of_any_name_is_refused_in_a_line(folder, force):
         RecordingWriter(Path(folder), ORIGIN, force=force)
 
 
-def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(recorder):
     first = described(recorder)
     assert (first.complete, first.started_utc) == (False, "2026-01-02T03:04:05.000Z")
     assert (first.seed, first.interval_s, first.command) == (None, 0.5, ORIGIN.command)
@@ -112,8 +121,7 @@ def test_the_newest_answer_is_in_the_provenance_as_why_prints_it(tmp_path):
     assert found.slopes["loader"].low == 0.9
 
 
-def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_each_segment_is_described_as_soon_as_its_first_row_is_written(recorder):
     for row in scripted():
         take(recorder, row)
         assert described(recorder).segments[-1].number == row.segment
@@ -124,16 +132,8 @@ def test_each_segment_is_described_as_soon_as_its_first_row_is_written(tmp_path)
     assert [segment.began_s for segment in segments] == pytest.approx([0.0, 2.2, 4.9])
 
 
-def test_no_draft_is_left_behind(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    take(recorder, interval())
-    recorder.close()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.jsonl"]
-
-
-def test_a_recording_begun_in_mid_run_has_the_rows_from_then_on(tmp_path):
+def test_a_recording_begun_in_mid_run_has_the_rows_from_then_on(tmp_path, recordings):
     recorder, run = RecordingWriter(tmp_path / "run.csv", ORIGIN), Trainer()
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     tell(recordings, [run.start(), *run.steps(10)])
     begin(recordings, recorder, run.now_s, account(0.0))
     tell(recordings, run.steps(25))
@@ -143,9 +143,8 @@ def test_a_recording_begun_in_mid_run_has_the_rows_from_then_on(tmp_path):
         assert [row["steps"] for row in csv.DictReader(file)] == ["10", "10", "5"]
 
 
-def test_a_recording_ends_with_the_row_in_which_it_was_ended(tmp_path):
+def test_a_recording_ends_with_the_row_in_which_it_was_ended(tmp_path, recordings):
     recorder, run = RecordingWriter(tmp_path / "run.csv", ORIGIN), Trainer()
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, recorder, BEGAN_S, account(0.0))
     tell(recordings, [run.start(), *run.steps(14)])
     recordings.end("recording", run.now_s, account(1.0))
@@ -223,13 +222,6 @@ def test_force_replaces_both_files_once_there_is_something_to_replace_them(tmp_p
     assert described(recorder).complete
 
 
-def test_force_with_nothing_to_replace_creates_the_files_at_once(tmp_path):
-    recorder = forced(tmp_path, [])
-    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
-    recorder.discard()
-    assert not contents(tmp_path)
-
-
 @pytest.mark.parametrize("name", ["run.csv", "run.json"])
 def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, name):
     recorder = forced(tmp_path, OLD)
@@ -248,8 +240,7 @@ def test_drafts_that_cannot_take_their_place_are_reported_and_removed(tmp_path, 
         assert (tmp_path / "run.json").read_text() == OLD["run.json"]
 
 
-def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_an_abandoned_recording_keeps_its_rows_and_stays_incomplete(recorder):
     take(recorder, interval())
     recorder.abandon()
     take(recorder, interval())
@@ -262,8 +253,7 @@ def out_of_memory(at_s):
     return failed(at_s, "out of memory with batch_size=64", "out_of_memory", turns=("fails",))
 
 
-def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(recorder):
     take(recorder, interval())
     take(recorder, out_of_memory(BEGAN_S + 1.23456))
     recorder.close(account(1.0))
@@ -283,8 +273,9 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(tmp_path)
         [started(BEGAN_S), starting(BEGAN_S + 1, PLAN), ENDED],
     ],
 )
-def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(tmp_path, events):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(
+    tmp_path, events, recorder
+):
     for event in events:
         take(recorder, event)
     recorder.close()
@@ -299,16 +290,14 @@ def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(tm
         [failed(BEGAN_S + 1), started(BEGAN_S + 2)],
     ],
 )
-def test_without_a_row_of_a_training_that_went_well_the_files_stay(tmp_path, events):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_without_a_row_of_a_training_that_went_well_the_files_stay(tmp_path, events, recorder):
     for event in events:
         take(recorder, event)
     recorder.close()
     assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
 
 
-def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(recorder):
     take(recorder, out_of_memory(BEGAN_S + 1))
     take(recorder, started(BEGAN_S + 2))
     recorder.close()
@@ -316,9 +305,8 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(tm
     assert [failure.at_s for failure in described(recorder).failures] == [1.0]
 
 
-def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path):
+def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path, recordings):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, first, BEGAN_S, account(0.0))
     run = Trainer()
     tell(recordings, [run.start(), *run.steps(78)])
@@ -339,8 +327,7 @@ def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
 
 
-def test_a_lost_provenance_is_reported_once_and_costs_no_row(tmp_path, monkeypatch):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_a_lost_provenance_is_reported_once_and_costs_no_row(monkeypatch, recorder):
 
     def refuse(*_, **__):
         raise RecordingError("cannot write run.json: the disk is full")
@@ -360,8 +347,7 @@ def test_a_command_of_any_bytes_can_be_described(tmp_path):
     recorder.close()
 
 
-def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_a_recording_that_lost_its_rows_is_not_complete(monkeypatch, recorder):
 
     def full(fd, data):
         raise OSError(28, "No space left on device")
@@ -375,9 +361,8 @@ def test_a_recording_that_lost_its_rows_is_not_complete(tmp_path, monkeypatch):
     assert not described(recorder).complete
 
 
-def test_a_recording_whose_rows_are_lost_when_it_is_closed_is_not_complete(tmp_path, monkeypatch):
+def test_a_recording_whose_rows_are_lost_when_it_is_closed_is_not_complete(monkeypatch, recorder):
     """A network file system may report a full disk only on close."""
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
     take(recorder, interval())
     close = os.close
 
@@ -395,8 +380,7 @@ def account(wall_s, paused_s=0.0):
     return TimeBreakdown(wall_s=wall_s, phases_s=wall_s - paused_s, paused_s=paused_s)
 
 
-def test_the_account_is_unknown_until_the_end(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
+def test_the_account_is_unknown_until_the_end(recorder):
     take(recorder, interval())
     assert described(recorder).account is None
     recorder.close(account(1.23456789))
@@ -415,9 +399,8 @@ def test_the_account_is_unknown_until_the_end(tmp_path):
     ]
 
 
-def test_each_recording_accounts_for_its_own_time(tmp_path):
+def test_each_recording_accounts_for_its_own_time(tmp_path, recordings):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
     begin(recordings, first, BEGAN_S, account(10.0))
     run = Trainer()
     tell(recordings, [run.start(), *run.steps(78)])
@@ -430,16 +413,13 @@ def test_each_recording_accounts_for_its_own_time(tmp_path):
     assert described(second).complete
 
 
-def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path):
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path, recordings):
     begin(recordings, RecordingWriter(tmp_path / "a\nb.csv", ORIGIN), BEGAN_S, account(10.0))
     assert recordings.shown.path.isprintable()
     recordings.close(BEGAN_S, account(10.0))
 
 
-def test_where_no_step_was_recorded_there_is_no_account(tmp_path):
-    recorder = RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    recordings = ActiveSinks(tell=lambda error: pytest.fail(str(error)))
+def test_where_no_step_was_recorded_there_is_no_account(recorder, recordings):
     begin(recordings, recorder, BEGAN_S, account(10.0))
     recordings.close(BEGAN_S, account(10.0))
     assert described(recorder).complete

@@ -1,5 +1,6 @@
 """A sampler at ten times its usual pace, and what it has emitted."""
 
+import os
 from typing import TypeAlias
 
 from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs, Reading
@@ -20,6 +21,11 @@ class Stream:
         self.listings = 0
         self.listed: Found = ()
         self.sampler = Sampler(self.samples.append)
+
+    def follow(self, uuid: str | None) -> None:
+        """Read this process, which trains on that GPU, from now on."""
+        self.sampler.watch(os.getpid(), uuid)
+        self.sampler.start()
 
     def list_gpus(self) -> tuple[str, tuple[GpuName, ...]]:
         self.listings += 1

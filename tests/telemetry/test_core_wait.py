@@ -108,9 +108,13 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tree:
     return Tree(tmp_path)
 
 
-def test_all_threads_of_all_processes_are_read(tree: Tree):
+@pytest.fixture
+def wait(tree: Tree) -> CoreWait:
+    return CoreWait()
+
+
+def test_all_threads_of_all_processes_are_read(tree: Tree, wait: CoreWait):
     """In 1 s on two cores, three threads asked for 1.5 s of core time and got 0.75 s."""
-    wait = CoreWait()
     for pid, thread in ((7, 7), (7, 8), (9, 9)):
         tree.has(pid, thread, "1000000000 3000000000 12")
     assert wait.read([7, 9], 100.0) is None  # no reading before it
@@ -120,21 +124,12 @@ def test_all_threads_of_all_processes_are_read(tree: Tree):
     assert wait.read([7, 9], 102.0) == 0.0
 
 
-def test_the_time_asked_for_is_limited_by_the_usable_cores(tree: Tree):
-    wait = CoreWait()
-    tree.has(7, 7, "1000000000 0 1")
-    wait.read([7], 100.0)
-    tree.has(7, 7, "2000000000 9000000000 2")
-    assert wait.read([7], 101.0) == pytest.approx(50.0)
-
-
 def test_a_training_that_is_bound_to_one_core_does_not_count_its_threads_wait_for_each_other(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, wait: CoreWait
 ):
     """Three threads of a script that `taskset` keeps on a core; gpudash may use 16."""
     bound = {7: {5}, 8: {5}, 9: {5}}
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: bound.get(pid, set(range(16))))
-    wait = CoreWait()
     for thread in bound:
         tree.has(7, thread, "1000000000 1000000000 1")
     wait.read([7], 100.0)
@@ -144,10 +139,9 @@ def test_a_training_that_is_bound_to_one_core_does_not_count_its_threads_wait_fo
 
 
 def test_threads_that_are_each_bound_to_a_core_of_their_own_may_use_all_of_these(
-    tree: Tree, monkeypatch: pytest.MonkeyPatch
+    tree: Tree, monkeypatch: pytest.MonkeyPatch, wait: CoreWait
 ):
     monkeypatch.setattr("os.sched_getaffinity", lambda thread: {thread})
-    wait = CoreWait()
     for pid, thread in ((7, 7), (7, 8), (9, 9)):
         tree.has(pid, thread, "1000000000 0 1")
     wait.read([7, 9], 100.0)
@@ -157,14 +151,12 @@ def test_threads_that_are_each_bound_to_a_core_of_their_own_may_use_all_of_these
 
 
 @pytest.mark.parametrize("schedstat", [None, "0 0 0"])
-def test_a_kernel_without_counts_gives_no_value(tree: Tree, schedstat: str | None):
-    wait = CoreWait()
+def test_a_kernel_without_counts_gives_no_value(tree: Tree, schedstat: str | None, wait: CoreWait):
     tree.has(7, 7, schedstat)
     assert [wait.read([7], at_s) for at_s in (100.0, 101.0)] == [None, None]
 
 
-def test_ended_processes_and_threads_are_skipped(tree: Tree):
-    wait = CoreWait()
+def test_ended_processes_and_threads_are_skipped(tree: Tree, wait: CoreWait):
     for thread in (6, 8):
         tree.has(7, thread, None)  # it ended after it was listed
     tree.has(7, 7, "1000000000 0 1")
@@ -174,8 +166,7 @@ def test_ended_processes_and_threads_are_skipped(tree: Tree):
     assert wait.read([5], 102.0) is None
 
 
-def test_two_readings_at_the_same_moment_give_no_value(tree: Tree):
-    wait = CoreWait()
+def test_two_readings_at_the_same_moment_give_no_value(tree: Tree, wait: CoreWait):
     tree.has(7, 7, "1000000000 0 1")
     assert [wait.read([7], 100.0) for _ in range(2)] == [None, None]
 

@@ -189,11 +189,6 @@ def test_a_failing_gpm_metric_leaves_the_others(gpu: Gpu, driver: Driver, name: 
     assert slow(gpu) == {other: SLOW[other] for other in SLOW if other != name}
 
 
-def test_failing_energy_leaves_the_gpm_metrics(gpu: Gpu, driver: Driver):
-    driver.says("nvmlDeviceGetTotalEnergyConsumption.error 3")
-    assert slow(gpu) == {name: SLOW[name] for name in SLOW if name != "energy_j"}
-
-
 @pytest.mark.parametrize(
     "says",
     [
@@ -305,13 +300,6 @@ def test_a_gpu_too_old_for_gpm_is_asked_once(gpu: Gpu, driver: Driver):
     assert driver.asked("nvmlGpmSampleAlloc") == 0
 
 
-def test_a_passing_failure_is_asked_again(gpu: Gpu, driver: Driver):
-    driver.says(f"nvmlDeviceGetClockInfo.error {TIMEOUT}")
-    assert gpu.fast().values.get("sm_clock_mhz") is None
-    driver.says("nvmlDeviceGetClockInfo.error 0")
-    assert gpu.fast().values.get("sm_clock_mhz") == FAST["sm_clock_mhz"]
-
-
 # ── the end of a GPU ────────────────────────────────────────────────────────────────────
 
 
@@ -339,16 +327,6 @@ def test_closing_a_lost_gpu_does_not_raise(driver: Driver):
 
 
 # ── which GPU ───────────────────────────────────────────────────────────────────────────
-
-
-def test_only_the_gpu_of_the_uuid_is_read_whatever_its_index(driver: Driver):
-    driver.says("gpu0.nvmlDeviceGetClockInfo 100", "gpu1.nvmlDeviceGetClockInfo 200")
-    gpu = open_gpu(SECOND)
-    sample = gpu.fast()
-    gpu.slow()
-    gpu.close()
-    assert (sample.index, sample.name, sample.values["sm_clock_mhz"]) == (1, "Hopper Two", 200)
-    assert not driver.asked_of(0)
 
 
 def test_a_uuid_finds_its_gpu_in_any_listing_order(driver: Driver):

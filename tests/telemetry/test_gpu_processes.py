@@ -51,11 +51,6 @@ def test_what_others_use_is_told_apart_from_the_training(gpu: Gpu, driver: Drive
     assert reading.busiest_other == f"sleep (pid {other})"
 
 
-def test_a_training_alone_has_it_for_itself(gpu: Gpu, driver: Driver):
-    driver.says(f"process.0 {OURS} 50")
-    assert others(gpu) == 0.0
-
-
 def test_children_of_the_training_are_the_training(gpu: Gpu, driver: Driver):
     with subprocess.Popen(["sleep", "60"]) as child:
         driver.says(f"process.0 {OURS} 50", f"process.1 {child.pid} 30")
@@ -77,14 +72,6 @@ def test_what_is_not_known_is_no_zero(gpu: Gpu, driver: Driver, says: tuple[str,
     driver.says(*says)
     assert others(gpu) is None
     assert "other processes" not in gpu.unread
-
-
-def test_in_a_container_a_pid_of_the_machine_is_nobody_here_though_it_be_a_pid_here(
-    gpu: Gpu, driver: Driver, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(procfs, "are_of_machine", lambda: False)
-    driver.says(f"process.0 {OURS} 50", "process.1 4194306 30")
-    assert others(gpu) is None
 
 
 def test_a_device_that_never_has_it_says_so_and_is_asked_once(gpu: Gpu, driver: Driver):

@@ -97,16 +97,15 @@ def clock() -> Clock:
     return Clock()
 
 
+@pytest.fixture
+def reader(worker: Worker, clock: Clock) -> HostReader:
+    return HostReader(worker.process.pid, clock)
+
+
 def rss_mib(reader: HostReader) -> float:
     reading = reader.read().number("worker_rss_mib")
     assert reading is not None
     return reading
-
-
-def test_the_first_reading_has_memory_but_no_cpu(worker: Worker):
-    sample = HostReader(worker.process.pid).read()
-    assert sample.number("cpu_pct") is None
-    assert sample.number("worker_rss_mib")
 
 
 def test_memory_is_that_of_the_operating_system_in_mib(worker: Worker):
@@ -129,10 +128,14 @@ def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock:
 
 @pytest.mark.parametrize("lists_children", {procfs.LISTS_CHILDREN, False})
 def test_children_count_as_soon_as_they_are_there(
-    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, *, lists_children: bool
+    worker: Worker,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    lists_children: bool,
+    reader: HostReader,
 ):
     monkeypatch.setattr(procfs, "LISTS_CHILDREN", lists_children)
-    reader = HostReader(worker.process.pid, clock)
     alone = rss_mib(reader)
     worker.does("spawn", "spawn")
     assert rss_mib(reader) > 1.5 * alone
@@ -151,8 +154,7 @@ def test_one_pass_over_all_processes_serves_all_readers(
     assert listed == [1]
 
 
-def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock):
-    reader = HostReader(worker.process.pid, clock)
+def test_a_child_of_any_thread_counts(worker: Worker, clock: Clock, reader: HostReader):
     alone = rss_mib(reader)
     worker.does("spawn from a thread")
     assert rss_mib(reader) > 1.5 * alone
@@ -167,9 +169,8 @@ def cpu_s(reader: HostReader, clock: Clock) -> float:
 
 
 def test_processes_that_replace_each_other_are_charged_for_all_they_used(
-    worker: Worker, clock: Clock
+    worker: Worker, clock: Clock, reader: HostReader
 ):
-    reader = HostReader(worker.process.pid, clock)
     reader.read()
     worker.does("burn")
     for _ in range(3):
@@ -202,10 +203,9 @@ def test_time_reaped_a_moment_late_is_not_counted_twice(
 
 
 def test_a_failed_reading_does_not_make_a_process_new(
-    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, reader: HostReader
 ):
     worker.does("burn")
-    reader = HostReader(worker.process.pid, clock)
     reader.read()
     with monkeypatch.context() as patched:
         patched.setattr(procfs, "text", broken)
@@ -232,8 +232,7 @@ def broken(_: str) -> bytes:
     raise OSError("too many open files")
 
 
-def test_a_reaped_child_is_not_counted_again(worker: Worker, clock: Clock):
-    reader = HostReader(worker.process.pid, clock)
+def test_a_reaped_child_is_not_counted_again(worker: Worker, clock: Clock, reader: HostReader):
     worker.does("spawn")
     reader.read()
     worker.does("leave a zombie")
@@ -245,10 +244,9 @@ def test_a_reaped_child_is_not_counted_again(worker: Worker, clock: Clock):
 
 @pytest.mark.parametrize("end", ["kill", "leave a zombie"])
 def test_an_ended_child_stops_counting_and_subtracts_nothing(
-    worker: Worker, clock: Clock, end: str
+    worker: Worker, clock: Clock, end: str, reader: HostReader
 ):
     worker.does("spawn", "work")
-    reader = HostReader(worker.process.pid, clock)
     both = rss_mib(reader)
     worker.does(end)
     clock.now_s += 0.5
@@ -259,8 +257,7 @@ def test_an_ended_child_stops_counting_and_subtracts_nothing(
     assert sample.number("cpu_pct") >= 0
 
 
-def test_an_ended_worker_reads_as_not_measured(worker: Worker, clock: Clock):
-    reader = HostReader(worker.process.pid, clock)
+def test_an_ended_worker_reads_as_not_measured(worker: Worker, clock: Clock, reader: HostReader):
     reader.read()
     worker.end()
     clock.now_s += 0.1
@@ -274,11 +271,10 @@ def test_a_worker_that_never_existed_reads_as_not_measured(worker: Worker):
 
 
 def test_gpudashs_own_cpu_time_is_averaged_over_5_s(
-    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, clock: Clock, monkeypatch: pytest.MonkeyPatch, reader: HostReader
 ):
     cpu_s = 3.0
     monkeypatch.setattr("time.process_time", lambda: cpu_s)
-    reader = HostReader(worker.process.pid, clock)
     assert reader.read().number("own_cpu_pct") is None
     shares = []
     for burst in range(60):

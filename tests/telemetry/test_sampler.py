@@ -23,8 +23,7 @@ ME, OTHER = os.getpid(), os.getppid()
 
 
 def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: any(each.number("sm_active_pct") is not None for each in stream.gpu))
     newest = next(each for each in stream.gpu if each.number("sm_active_pct") is not None)
     assert (newest.uuid, newest.number("power_w"), newest.number("energy_j")) == (
@@ -38,8 +37,7 @@ def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
 
 
 def test_the_watched_processes_are_read_beside_the_gpu(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len(stream.host) >= 3)
     assert stream.host[0].number("cpu_pct") is None
     assert stream.host[-1].number("worker_rss_mib")
@@ -55,17 +53,15 @@ def test_other_jobs_are_read_beside_the_training_and_its_ranks(
         return OtherJobs(at_s=0.0, used_cores=1.2, cores=2)
 
     monkeypatch.setattr(stream.sampler._other_jobs, "read", read)
-    stream.sampler.watch(ME, None)
     stream.sampler.watch_processes({OTHER})
-    stream.sampler.start()
+    stream.follow(None)
     until(lambda: any(isinstance(each, OtherJobs) for each in list(stream.samples)))
     assert asked[0] == (ME, OTHER)
 
 
 def test_samples_are_stamped_in_order_on_the_monotonic_clock(stream: Stream):
     before_s = time.monotonic()
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len(stream.gpu) >= 10)
     stream.sampler.stop()
     stamps = [each.at_s for each in stream.gpu]
@@ -77,8 +73,7 @@ def test_a_slow_value_is_dropped_when_it_has_grown_old(
     stream: Stream, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(watched_gpu, "STALE_S", 3 * FAST_S)
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: any(each.number("energy_j") is not None for each in stream.gpu))
     driver.says("nvmlDeviceGetTotalEnergyConsumption.delay_ms 400")
     until(lambda: stream.gpu[-1].number("energy_j") is None)
@@ -86,8 +81,7 @@ def test_a_slow_value_is_dropped_when_it_has_grown_old(
 
 
 def test_energy_carries_the_moment_of_its_reading_not_of_the_sample(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len({each.energy_at_s for each in stream.gpu if each.number("energy_j")}) >= 3)
     metered = [each for each in stream.gpu if each.number("energy_j") is not None]
     assert all(each.energy_at_s and each.energy_at_s <= each.at_s for each in metered)
@@ -131,16 +125,14 @@ def test_training_on_the_cpu_reads_no_gpu_and_says_once_whether_there_is_one(
 
 
 def test_training_on_a_gpu_lists_no_gpus(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: stream.gpu)
     assert not stream.listings
 
 
 def test_a_gpu_that_cannot_be_opened_leaves_the_host_and_a_reason(stream: Stream, driver: Driver):
     driver.says("nvmlInitWithFlags.error 9")
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: stream.sampler.missing.why == "the NVIDIA driver is not loaded")
     read_so_far = len(stream.host)
     until(lambda: len(stream.host) > read_so_far + 2)
@@ -156,8 +148,7 @@ def test_an_exception_in_a_reader_becomes_a_reason_and_ends_no_thread(
 
     works = getattr(Gpu, reader)
     monkeypatch.setattr(Gpu, reader, broken)
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len(stream.host) > 2)
     if reader == "fast":
         until(lambda: "out of order" in (stream.sampler.missing.why or ""))
@@ -170,15 +161,13 @@ def test_an_unreadable_host_leaves_the_gpu(stream: Stream, monkeypatch: pytest.M
         raise OSError("too many open files")
 
     monkeypatch.setattr("gpudash.telemetry.procfs.text", broken)
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len(stream.gpu) >= 3)
     assert stream.host[-1].number("worker_rss_mib") is None
 
 
 def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, driver: Driver):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: stream.gpu)
     stream.sampler.watch(os.getppid(), SECOND)
     until(lambda: stream.gpu[-1].uuid == SECOND)
@@ -195,8 +184,7 @@ def test_watching_again_follows_the_new_worker_and_its_gpu(stream: Stream, drive
 
 def test_after_a_stop_nothing_is_emitted_and_everything_is_freed(stream: Stream, driver: Driver):
     threads = {*threading.enumerate()}
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: any(each.number("sm_active_pct") is not None for each in stream.gpu))
     stream.sampler.stop()
     stream.sampler.stop()
@@ -217,8 +205,7 @@ def test_a_stop_without_a_start_does_nothing(stream: Stream):
 )
 def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driver, function: str):
     driver.says(f"{function}.delay_ms 2000")
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: driver.asked(function))
     stream.sampler.stop(timeout_s=0.2)
     assert driver.asked("nvmlShutdown") < 2, "the stop waited for the call"
@@ -230,16 +217,8 @@ def test_a_driver_that_hangs_does_not_hang_the_stop(stream: Stream, driver: Driv
 # ── the GPUs of other ranks ─────────────────────────────────────────────────────────────
 
 
-def test_every_gpu_that_is_trained_on_is_read(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.watch_others({SECOND})
-    stream.sampler.start()
-    until(lambda: {one.uuid for one in stream.gpu if one.number("energy_j")} == {FIRST, SECOND})
-
-
 def test_another_gpu_may_come_and_go_while_the_first_is_read(stream: Stream, driver: Driver):
-    stream.sampler.watch(ME, FIRST)
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: stream.gpu)
     stream.sampler.watch_others({SECOND})
     until(lambda: stream.gpu[-1].uuid == SECOND)
@@ -267,9 +246,8 @@ def test_a_node_without_rank_0_has_its_gpus_read(stream: Stream):
 
 
 def test_a_gpu_of_another_machine_is_left_out_silently(stream: Stream):
-    stream.sampler.watch(ME, FIRST)
     stream.sampler.watch_others({"GPU-elsewhere"})
-    stream.sampler.start()
+    stream.follow(FIRST)
     until(lambda: len(stream.gpu) > 3)
     assert {one.uuid for one in stream.gpu} == {FIRST}
     assert stream.sampler.missing.why is None
@@ -279,19 +257,17 @@ def test_a_gpu_of_another_machine_is_left_out_silently(stream: Stream):
 
 
 def test_the_processes_of_every_rank_are_read_and_gpudashs_own_once(stream: Stream):
-    stream.sampler.watch(ME, None)
     stream.sampler.watch_processes({OTHER})
-    stream.sampler.start()
+    stream.follow(None)
     until(lambda: {one.pid for one in stream.host if "cpu_pct" in one.values} == {ME, OTHER})
     assert all("worker_rss_mib" in one.values for one in stream.host)
     assert {one.pid for one in stream.host if "own_rss_mib" in one.values} == {ME}
 
 
 def test_each_rank_has_loader_workers_of_its_own_if_it_names_any(stream: Stream):
-    stream.sampler.watch(ME, None)
     stream.sampler.watch_processes({OTHER})
     stream.sampler.tell_loaders(OTHER, ())
-    stream.sampler.start()
+    stream.follow(None)
     until(lambda: {one.pid for one in stream.host if "cpu_pct" in one.values} == {ME, OTHER})
     assert {one.pid for one in stream.host if "loader_cpu_pct" in one.values} == {OTHER}
 

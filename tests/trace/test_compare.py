@@ -29,9 +29,3 @@ def test_totals_stand_beside_each_other_and_unknown_ones_stay_unknown():
     totals = {one.what: (one.before, one.after) for one in comparison.totals}
     assert totals["device busy"] == (6.0, 8.0)
     assert totals["model flops of measured peak"] == (None, 40.0)
-
-
-def test_a_profile_beside_itself_has_not_changed():
-    comparison = compare(summary(kernel("k", 1.0)), summary(kernel("k", 1.0)))
-    assert comparison.kernels == ()
-    assert all(one.before == one.after for one in comparison.totals)

@@ -32,6 +32,11 @@ EVENTS = [
 ]
 
 
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "trace.json"
+
+
 def seen(trace):
     """A trace's contents, in a form that can be compared."""
     events = trace.events
@@ -83,18 +88,16 @@ LAYOUTS = {
 @pytest.mark.parametrize("piece_bytes", [64, 700, 1 << 20])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_layout_and_any_size_of_pieces_give_the_same_events(
-    layout, piece_bytes, tmp_path, monkeypatch
+    layout, piece_bytes, monkeypatch, path
 ):
     monkeypatch.setattr(reading, "PIECE_BYTES", piece_bytes)
-    path = tmp_path / "trace.json"
     path.write_text(LAYOUTS[layout](document(EVENTS)), encoding="utf-8")
     trace = read(path)
     assert seen(trace) == EXPECTED
     assert not trace.is_cut
 
 
-def test_a_packed_trace_is_read_whatever_its_name_is(tmp_path):
-    path = tmp_path / "trace.json"
+def test_a_packed_trace_is_read_whatever_its_name_is(path):
     path.write_bytes(gzip.compress(json.dumps(document(EVENTS)).encode()))
     assert seen(read(path)) == EXPECTED
 
@@ -137,9 +140,8 @@ def test_gpudashs_notes_are_read_back(tmp_path):
     assert trace_of(tmp_path, *EVENTS, gpudash={"of": "another version"}).profiled is None
 
 
-def test_gpudashs_notes_may_be_invalid_text(tmp_path):
+def test_gpudashs_notes_may_be_invalid_text(path):
     whole = json.dumps(document([EVENTS[0]])).encode()
-    path = tmp_path / "trace.json"
     path.write_bytes(b'{"gpudash": {"type": "Profiled", "path": "\xff"}, ' + whole[1:])
     assert read(path).profiled is None
 
@@ -223,8 +225,7 @@ with profile(
 """
 
 
-def test_a_trace_of_the_installed_torch_is_read(tmp_path):
-    path = tmp_path / "trace.json"
+def test_a_trace_of_the_installed_torch_is_read(path):
     python("-c", PROFILED, str(path))
     trace = read(path)
     assert len(trace.steps) == 2
@@ -235,13 +236,10 @@ def test_a_trace_of_the_installed_torch_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_trace_cut_anywhere_is_read_until_there_or_refused_in_one_line(
-    packed, tmp_path, monkeypatch
-):
+def test_a_trace_cut_anywhere_is_read_until_there_or_refused_in_one_line(packed, monkeypatch, path):
     monkeypatch.setattr(reading, "PIECE_BYTES", 256)
     text = json.dumps(document(EVENTS)).encode()
     whole = gzip.compress(text) if packed else text
-    path = tmp_path / "trace.json"
     found = []
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
@@ -274,8 +272,7 @@ def test_a_trace_cut_anywhere_is_read_until_there_or_refused_in_one_line(
         (b"\x1f\x8bno gzip at all", "cannot read"),
     ],
 )
-def test_other_files_are_refused_in_one_line(data, why, tmp_path):
-    path = tmp_path / "trace.json"
+def test_other_files_are_refused_in_one_line(data, why, path):
     path.write_bytes(data)
     with pytest.raises(UsageError) as refused:
         read(path)
@@ -299,17 +296,15 @@ def test_a_folder_and_a_missing_file_are_refused(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_refused(tmp_path):
-    path = tmp_path / "trace.json"
+def test_a_file_without_permission_is_refused(path):
     path.touch(mode=0o000)
     with pytest.raises(UsageError, match="cannot read .*: permission denied"):
         read(path)
 
 
-def test_a_large_file_that_can_only_be_read_at_once_is_refused(tmp_path, monkeypatch):
+def test_a_large_file_that_can_only_be_read_at_once_is_refused(monkeypatch, path):
     monkeypatch.setattr(reading, "PIECE_BYTES", 64)
     monkeypatch.setattr(reading, "LARGEST_BYTES", 200)
-    path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [], "notes": "x" * 500}), encoding="utf-8")
     with pytest.raises(UsageError, match="laid out as torch writes them"):
         read(path)

@@ -1,12 +1,11 @@
 """A/Bs as snapshots: in progress after so many pairs, and with a verdict."""
 
-import msgspec
+from msgspec.structs import replace as changed
 
 from gpudash.metrics import COMPARED
 from gpudash.protocol.session import ComparisonShown
 from tests.tui.fake_engine import training
 
-changed = msgspec.structs.replace
 SIDES = {"steps_per_s": (277.0, 295.0), "host_ms": (2.1, 2.2)}
 VERDICT = "pipelined=off is 6.3 % faster [5.9, 6.8], 40 pairs, control passed"
 

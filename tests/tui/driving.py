@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from textual import events
 from textual.app import App
@@ -20,6 +20,11 @@ from tests.tui.frames import frame, text_of
 from tests.tui.idle import frame_of, idle, painted_at_once
 
 USUAL = View()
+Texts: TypeAlias = str | Sequence[str]
+
+
+def several(texts: Texts) -> Sequence[str]:
+    return (texts,) if isinstance(texts, str) else texts
 
 
 def strips_of(app: App[object]) -> list[Strip]:
@@ -40,9 +45,16 @@ class Driver:
     engine: FakeEngine
     pilot: Pilot[None]
 
-    async def press(self, *keys: str) -> None:
+    async def press(self, *keys: str, shows: Texts = (), hides: Texts = ()) -> None:
         await self.app._press_keys(keys)
         await self.settle()
+        self.check(shows, hides)
+
+    def check(self, shows: Texts, hides: Texts) -> None:
+        """Check that the screen shows all of these texts, and none of those."""
+        text = self.text() if shows or hides else ""
+        assert [one for one in several(shows) if one not in text] == [], text
+        assert [one for one in several(hides) if one in text] == [], text
 
     async def press_together(self, *keys: str) -> None:
         """Press keys that arrive in one write of the terminal: none waits for the one before."""
@@ -73,9 +85,17 @@ class Driver:
             levers.move(1)
         assert levers.chosen.name == lever
 
-    async def show(self, snapshot: Snapshot, last_command: int | None = None) -> None:
+    async def show(
+        self,
+        snapshot: Snapshot,
+        last_command: int | None = None,
+        *,
+        shows: Texts = (),
+        hides: Texts = (),
+    ) -> None:
         self.engine.publish(snapshot, last_command)
         await self.settle()
+        self.check(shows, hides)
 
     async def resize(self, columns: int, rows: int) -> None:
         await self.pilot.resize_terminal(columns, rows)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace as changed
 
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import ComparisonShown, Playback
@@ -16,7 +17,6 @@ from tests.tui.fake_engine import CPU, H200, NO_GPU, PHASES, gpu_sample, setting
 
 TICK_S = 0.5
 GIB = 1024.0
-changed = msgspec.structs.replace
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Requests that the run's source does not accept are grey and say why; all others work."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.availability import WHY_NOT, Requests
 from gpudash.present.cells import fitting
@@ -9,7 +9,6 @@ from gpudash.tui.bars import footer
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
-changed = msgspec.structs.replace
 WATCHED = changed(training(), can=())
 """A run that may be watched and no more."""
 

@@ -86,18 +86,6 @@ def shown(snapshot, width, height=7, *, last_s=None, before=None, headline=None)
     return rows
 
 
-def test_limit_reason_and_what_to_try_have_a_row_each_and_the_lanes_a_rule():
-    rows = shown(two_streams(), 120)
-    assert rows[0].startswith("  GPU-BOUND   the GPU is busy 100 % of 6.83 ms ")
-    assert rows[1].startswith("▌ encode runs beside training 82 % of it")
-    assert rows[2].startswith("▌  x  TRY precision tf32 → bf16   perhaps much   about 10 s, undone")
-    assert rows[3].startswith(" ─ one step · 6.83 ms ───")
-    assert [row[1:8].strip() for row in rows[4:]] == ["train", "encode", "host"]
-    assert "forward 2.72" in rows[4]
-    assert rows[5].rstrip().endswith("▏1.25 idle")
-    assert "4.22 ahead · data 0" in rows[6]
-
-
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_limit_is_a_band_in_its_hue_and_its_key_a_cap_and_nothing_else_is_filled(width):
     snapshot, strip = two_streams(), AnswerStrip(id="answer")
@@ -115,14 +103,6 @@ def test_every_limit_has_a_hue_for_its_band():
     assert {one.word for one in limits} - LIMIT_INKS.keys() == {"none", "unknown"}
 
 
-def test_the_rates_stand_at_the_right_and_give_way_to_the_first_evidence():
-    snapshot = changed(two_streams(), samples_per_s=4678.0, steps_per_s=146.0)
-    wide, narrow = [shown(snapshot, width) for width in (120, 72)]
-    assert wide[0].rstrip().endswith("4,678 samples/s   146 steps/s")
-    assert "the GPU is busy 100 % of 6.83 ms" in narrow[0]
-    assert narrow[0].rstrip().endswith("4,678 samples/s")
-
-
 def test_what_nothing_is_known_of_is_not_proposed():
     rows = shown(cpu_step(), 120)
     assert "TRY" not in rows[2]
@@ -137,32 +117,10 @@ def test_a_proven_answer_says_so():
     assert rows[1].rstrip().endswith("✓ proven by slowing it")
 
 
-def test_while_an_a_b_runs_the_key_that_ends_it_has_the_place_of_the_proposal():
-    rows = shown(comparing(12), 120, before=ask(gpu_step()))
-    assert rows[0].startswith("▌ an A/B is running: pipelined on or off")
-    assert "before that: GPU-bound" in rows[0] + rows[1]
-    assert rows[2].startswith("▌ a ends it")
-
-
-def test_lanes_share_one_scale_so_that_a_column_is_one_moment():
-    rows = shown(gpu_step(), 120)
-    host = rows[5]
-    assert host.index("·") - host.index("▏") == pytest.approx(0.3 * (120 - 18), abs=4)
-    begins = {row.index("▏") for row in rows[4:6]}
-    assert len(begins) == 1
-
-
 @pytest.mark.parametrize("snapshot", [two_streams(), gpu_step(), cpu_step(), STARTING, Snapshot()])
 @pytest.mark.parametrize("size", [(1, 1), (4, 3), (20, 5), (40, 6), (400, 20)])
 def test_any_size_is_painted(snapshot, size):
     assert len(shown(snapshot, *size)) == size[1]
-
-
-def test_a_start_shows_its_stage_and_what_can_be_done():
-    rows = shown(STARTING, 120, last_s=3.2)
-    assert rows[0].startswith("▌ starting  ✓ worker  ◌ torch 2 s …  · model  · first step")
-    assert "about 3 s here last time" in rows[0]
-    assert "levers work already" in rows[1]
 
 
 def test_a_start_of_a_run_without_levers_promises_none():
@@ -256,12 +214,6 @@ def test_what_a_proposal_takes_gives_way_to_its_gain():
         rows = shown(starved, width)
         assert says in rows[2]
     assert "+39" not in (shown(starved, 36))[2]
-
-
-def test_a_range_is_shown_whole_or_not_at_all():
-    for width in range(20, 121, 7):
-        rows = shown(measured("jpeg_input", data_ms=3.0), width, 8)
-        assert not any("+39" in row and "+72 %" not in row for row in rows)
 
 
 @pytest.mark.parametrize("width", [80, 120, 160])

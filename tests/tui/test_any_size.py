@@ -3,22 +3,19 @@
 import re
 from itertools import combinations
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 from rich.cells import cell_len
 
 from gpudash.present.cells import Parts
-from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result, Series, Snapshot
 from gpudash.tui.arrangement import LEAST, PanelChoice
 from gpudash.tui.panels import View
 from tests.tui import scenes, scripts
 from tests.tui.comparisons import CONCLUDED, compared, comparing
-from tests.tui.driving import Driver, dashboard, showing, strips_of, text_of
+from tests.tui.driving import Driver, showing, text_of
 from tests.tui.fake_engine import answered, result, training
 from tests.tui.frames import frame
-
-changed = msgspec.structs.replace
 
 SIZES = [
     *((20, 120), (60, 16), (60, 120), (80, 24), (80, 19), (109, 34), (110, 24), (110, 34)),
@@ -26,33 +23,6 @@ SIZES = [
 ]
 """On both sides of each size from which the arrangement is another one."""
 NUMBER = re.compile(r"(?<![\w.,+-])[+-]?\d[\d,]*(?:\.\d+)?")
-
-
-def ink_share(d: Driver) -> float:
-    """The share of cells in which there is something to see.
-
-    A character that is not blank, or a blank on a fill or a shade: parts of lanes are printed on
-    those. Blanks of the bars at the top and at the bottom are not counted: they say nothing.
-    """
-    empty = {d.app.main_screen.rich_style.bgcolor}
-    empty |= {
-        d.app.main_screen.query_one(f"#{bar}").rich_style.bgcolor for bar in ("header", "footer")
-    }
-    cells = [
-        character != " " or segment.style.bgcolor not in empty
-        for strip in strips_of(d.app)
-        for segment in strip
-        for character in segment.text
-    ]
-    return sum(cells) / len(cells)
-
-
-@showing(scenes.running())
-async def test_a_running_dashboard_has_ink_on_much_of_its_cells(d):
-    """Without frames, ink is information; a line has less of it than columns."""
-    for size, share in [((80, 24), 0.5), ((120, 40), 0.42), ((200, 50), 0.36)]:
-        await d.resize(*size)
-        assert ink_share(d) >= share
 
 
 def overlapping(d: Driver) -> list[tuple[str | None, str | None]]:
@@ -79,15 +49,6 @@ def test_every_size_is_filled_with_rows_of_its_width(scene, view):
         rows = frame(snapshot, view, size)
         assert is_whole(rows, size)
         assert ("too small" in seen(rows)) == (size[0] < LEAST[0] or size[1] < LEAST[1])
-
-
-@showing(scenes.decided())
-async def test_a_terminal_that_changes_its_size_again_and_again_is_filled(d):
-    sizes = [(20, 5), (400, 120), (60, 16), (110, 34), (109, 34), (80, 24), (200, 19)]
-    for size in sizes:
-        await d.resize(*size)
-        assert overlapping(d) == []
-        assert looks_whole(d, size)
 
 
 def seen(rows: list[Parts]) -> str:
@@ -122,38 +83,6 @@ def is_part_of_one(number: str, known: set[str]) -> bool:
 
 
 # ── too much of it, too large, too long ─────────────────────────────────────────────────
-
-
-async def test_500_settings_scroll():
-    rows = tuple(result(n, f"batch_size={n}", 200.0 + n) for n in range(1, 501))
-    async with dashboard(snapshot=changed(training(), results=rows)) as d:
-        assert "batch_size=500 " in d.text()
-        assert "history 500" in d.text()
-        await d.press("5", "pageup")
-        d.app.main_screen.pane.scroll_pages(-500)
-        await d.settle()
-        assert "batch_size=1 " in d.text()
-        assert "batch_size=500 " not in d.text()
-        for size in [(60, 16), (80, 24), (400, 120)]:
-            await d.resize(*size)
-            assert looks_whole(d, size)
-
-
-async def test_a_lever_with_60_values_is_named_and_its_values_can_be_chosen(monkeypatch):
-    levers = list(reference_levers("encdec", {}))
-    at = next(index for index, one in enumerate(levers) if one.name == "precision")
-    many = tuple(f"value_{n}" for n in range(60))
-    levers[at] = changed(levers[at], choices=many, default=many[0])
-    monkeypatch.setattr("tests.tui.fake_engine.reference_levers", lambda *_: tuple(levers))
-    async with dashboard(snapshot=training()) as d:
-        d.choose("precision")
-        for size in [(120, 40), (80, 24), (60, 16)]:
-            await d.resize(*size)
-            assert looks_whole(d, size)
-            await d.press("enter")
-            assert "value_0" in d.text()
-            assert looks_whole(d, size)
-            await d.press("escape")
 
 
 HEBREW = "שלום־עולם"
@@ -204,17 +133,6 @@ def test_values_of_any_size_fit_their_place(scale):
         assert is_whole(
             frame(answered(snapshot), View(panels=PanelChoice(chosen="pane")), size), size
         )
-
-
-@showing(scenes.decided())
-async def test_another_theme_shows_the_same_text(d):
-    before = d.text()
-    for theme in ("textual-light", "ansi-dark"):
-        d.app.theme = theme
-        await d.settle()
-        assert d.text() == before
-    await d.resize(80, 24)
-    assert looks_whole(d, (80, 24))
 
 
 NAMES = ("レバー", HEBREW, "ключ", "émoji🙂", "x" * 60)

@@ -1,13 +1,11 @@
 """The dashboard's configuration overrides saved preferences, and does not change them."""
 
-import msgspec
 import pytest
 
 from gpudash.tui import preferences
 from gpudash.tui.preferences import Appearance, Preferences
 from tests.tui.driving import showing
 
-changed = msgspec.structs.replace
 REMEMBERED = Preferences(theme="gruvbox", pane="ab")
 
 

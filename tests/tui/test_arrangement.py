@@ -43,15 +43,10 @@ def test_a_roomy_terminal_has_a_place_for_every_panel(size):
     }  # fmt: skip
 
 
-def test_fourteen_levers_have_room_at_120_by_40_with_charts_and_pane():
-    regions = places(120, 40, PanelChoice(lanes=3, lever_rows=16))
-    assert regions["levers"].height == 16
-    assert regions["throughput"].height >= 5
-    assert regions["pane"].height >= 4
-
-
-def test_forty_levers_leave_room_for_charts_and_pane():
-    regions = places(120, 40, PanelChoice(lever_rows=42))
+@pytest.mark.parametrize("rows", [16, 42])
+def test_any_levers_leave_room_for_charts_and_pane_and_fourteen_have_theirs_beside_them(rows):
+    regions = places(120, 40, PanelChoice(lanes=3, lever_rows=rows))
+    assert (regions["levers"].height == rows) == (rows == 16)
     assert regions["throughput"].height >= 5
     assert regions["pane"].height >= 4
 

@@ -3,7 +3,7 @@
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace as changed
 from textual import events
 from textual.app import App
 
@@ -20,7 +20,6 @@ from tests.tui.fake_engine import CPU, H200, gpu_sample, result, settings, train
 from tests.tui.frames import control_of
 from workloads.levers import find
 
-changed = msgspec.structs.replace
 LEVERS = reference_levers("encdec", {})
 BATCH_SIZE, PIPELINED, MODEL = (find(LEVERS, n) for n in ("batch_size", "pipelined", "model_scale"))
 

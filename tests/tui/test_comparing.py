@@ -4,8 +4,8 @@ import re
 import shlex
 from unittest import mock
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.cli.main import main
 from gpudash.compare.ab import Question
@@ -13,19 +13,17 @@ from gpudash.errors import Exit
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.session import SlowingShown
-from gpudash.snapshot import BlockShown, Snapshot
+from gpudash.snapshot import Snapshot
 from gpudash.tui.screens.chooser import Chooser
 from tests.scripted_run import started
 from tests.tui.comparisons import CONCLUDED, VERDICT, compared, comparing
-from tests.tui.driving import dashboard, showing, still, strips_of
+from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import FakeEngine, result, settings, training
 from tests.tui.frames import control_of
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
-changed = msgspec.structs.replace
 ABLE = (*training().can, "profile")
-SIZES = [(200, 50), (120, 40), (110, 34), (80, 24), (60, 16)]
 
 
 # ── the key ─────────────────────────────────────────────────────────────────────────────
@@ -73,8 +71,7 @@ async def test_escape_compares_nothing_nor_does_the_present_value(d):
         assert d.app.screen is not d.app.main_screen
         await d.press("escape")
     d.choose("batch_size")
-    await d.press("a", "8", "a")
-    assert "it is 8 now: choose what to compare that with" in d.text()
+    await d.press("a", "8", "a", shows="it is 8 now: choose what to compare that with")
     await d.press("escape")
     assert d.engine.calls_of("compare") == []
     assert d.app.main_screen.pane.tab == "history"
@@ -135,8 +132,10 @@ async def test_x_sets_what_is_proven(d):
     first = d.app.main_screen.headline.first
     proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
     answer = changed(d.app.main_screen.headline.answer, tries=(proven,))
-    await d.show(changed(training(), answer=answer))
-    assert f"x  SET {first.lever} {first.before} → {first.value}" in d.text()
+    await d.show(
+        changed(training(), answer=answer),
+        shows=f"x  SET {first.lever} {first.before} → {first.value}",
+    )
     await d.press("x")
     assert d.engine.calls_of("change")[0][0] == {first.lever: first.value}
     assert d.engine.calls_of("compare") == []
@@ -157,8 +156,7 @@ async def test_ended_while_the_levers_hide_the_pane_its_verdict_shows_with_its_b
     await d.press("a")
     await d.show(comparing())
     await d.press("1", "a")
-    await d.show(CONCLUDED)
-    assert "⏎ sets off" in d.text()
+    await d.show(CONCLUDED, shows="⏎ sets off")
     await d.press("enter")
     assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
@@ -192,13 +190,10 @@ async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(d):
         (3, "too few pairs for a verdict"),
     ):
         await d.show(comparing(pairs))
-        await d.press("w")
-        assert f"the A/B of pipelined ends after {pairs} of 40 pairs:" in d.text()
-        assert becomes in d.text()
+        await d.press("w", shows=(f"the A/B of pipelined ends after {pairs} of 40 pairs:", becomes))
         await d.press("escape")
     await d.show(training())
-    await d.press("w")
-    assert "the A/B of" not in d.text()
+    await d.press("w", hides="the A/B of")
 
 
 @showing(changed(comparing(), can=ABLE))
@@ -216,26 +211,6 @@ async def test_footer_levers_and_palette_show_that_no_lever_can_be_changed_durin
     assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
-async def test_in_a_pause_the_footer_shows_that_neither_an_a_b_nor_a_profile_can_begin():
-    able = changed(training(), can=ABLE)
-    async with dashboard(snapshot=able) as d:
-        footer = d.footer()
-        assert footer["compare"]["a"] == footer["timeline"]["t"] == "key"
-        await d.show(changed(able, state="paused", status="paused"))
-        footer = d.footer()
-        assert footer["compare"]["a"] == footer["try_it"]["x"] == footer["timeline"]["t"] == "dim"
-
-
-def test_the_footer_says_that_a_ends_it():
-    d = still()
-    for size in SIZES:
-        d.resize(*size)
-        d.show(comparing())
-        assert "a end A/B" in d.lines()[-1]
-        d.show(CONCLUDED)
-        assert "end A/B" not in d.lines()[-1]
-
-
 @showing(size=(80, 24))
 async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
     d.app.action_pane("ab")
@@ -248,65 +223,6 @@ async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
 
 
 # ── the pane ────────────────────────────────────────────────────────────────────────────
-
-
-@showing(size=SIZES[0])
-async def test_asking_for_a_comparison_opens_it_in_the_pane_and_the_rate_stays_in_sight(d):
-    """A small terminal has the rate among the readings, and the smallest only the pane."""
-    main = d.app.main_screen
-    await d.press("a")
-    assert main.pane.tab == "ab"
-    for size in SIZES:
-        rate = {SIZES[-1]: "pane", SIZES[-2]: "activity"}.get(size, "throughput")
-        await d.resize(*size)
-        await d.show(comparing(9))
-        assert "so far pipelined=off +6.0 %" in d.text()
-        assert main.query_one(f"#{rate}").region.area
-        await d.show(CONCLUDED)
-        assert all(word in d.text() for word in VERDICT.split())
-
-
-async def test_the_answer_says_that_an_a_b_runs_and_what_was_known_before(d):
-    known = d.app.main_screen.headline.title
-    for size in [(120, 40), (200, 50)]:
-        await d.resize(*size)
-        await d.show(comparing())
-        assert "an A/B is running: pipelined on or off" in d.text()
-        assert f"before that: {known}" in d.text()
-        assert "x try" not in d.lines()[1]
-        await d.show(CONCLUDED)
-        assert "an A/B is running" not in d.text()
-
-
-DRAWN = {"█", *map(chr, range(0x2801, 0x2900))}
-"""A full column, and the dots of lines."""
-
-
-def hues(d):
-    """The inks of the throughput chart's columns."""
-    strips = strips_of(d.app)
-    region = d.app.main_screen.query_one("#throughput").region
-    return {
-        segment.style.color.get_truecolor()
-        for y in range(region.y + 1, region.bottom)
-        for segment in strips[y].crop(region.x + 6, region.right)
-        if set(segment.text) & DRAWN
-    }
-
-
-@showing(size=(200, 50))
-async def test_long_blocks_have_their_hue_and_are_named_under_the_curve(d):
-    blocks = tuple(
-        BlockShown(begin_s=at_s, end_s=at_s + 5, side=side)
-        for at_s, side in ((2.0, "a"), (7.0, "b"), (17.0, "b"))
-    )
-    plain = hues(d)
-    assert len(plain) == 2  # of the newest two seconds, and of what was before
-    await d.show(changed(comparing(), blocks=blocks))
-    assert len(hues(d) - plain) == 1  # of B: A has the usual one
-    region = d.app.main_screen.query_one("#throughput").region
-    band = d.lines()[region.bottom - 2][region.x : region.right]
-    assert all(sides in band for sides in ("A/B", "AA", "BB"))
 
 
 # ── the command line, rows and the status

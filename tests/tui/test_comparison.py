@@ -198,13 +198,6 @@ def test_only_an_interval_that_excludes_0_is_proven():
     assert not compared(40).proven  # still running
 
 
-def test_of_a_comparison_that_measured_nothing_the_reason_stands_alone():
-    neither = (None, None)
-    shown = compared(0, failure="it ended", steps_per_s=neither, host_ms=neither)
-    (only,) = text_of(comparison_rows(shown, 118, 8))
-    assert only == " ✗ no verdict: it ended"
-
-
 @given(st.integers(-2, 60), st.integers(-2, 30))
 def test_rows_are_spread_evenly_and_the_newest_is_always_among_them(count, rows):
     indices = sampled(count, rows)

@@ -159,22 +159,15 @@ async def test_a_full_cell_has_the_letter_of_its_hue(lines_without_colour):
     assert lines_without_colour[len(inks.LETTERS) + 1] == f"{inks.LETTERS['a']}█"
 
 
-async def test_fills_are_plain_where_there_are_colours(monkeypatch):
+@pytest.mark.parametrize(("colours", "shown"), [("truecolor", ""), ("standard", " 0000")])
+async def test_fills_are_plain_where_there_are_colours_but_for_sixteen(monkeypatch, colours, shown):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(App, "is_headless", False)
-    monkeypatch.setattr("rich.console.Console.color_system", "truecolor")
+    monkeypatch.setattr("rich.console.Console.color_system", colours)
     app = OneWidget()
     async with app.run_test(size=(20, 16)):
-        assert app.lines()[: len(inks.LETTERS)] == ["▏x 2"] * len(inks.LETTERS)
-
-
-async def test_sixteen_colours_have_letters_as_well(monkeypatch):
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setattr(App, "is_headless", False)
-    monkeypatch.setattr("rich.console.Console.color_system", "standard")
-    app = OneWidget()
-    async with app.run_test(size=(20, 16)):
-        assert app.lines()[0].endswith(inks.LETTERS["0"])
+        letters = shown.replace("0", inks.LETTERS["0"])
+        assert app.lines()[0] == f"▏x 2{letters}"
 
 
 async def test_a_terminals_own_colours_are_left_alone_without_colour(monkeypatch):

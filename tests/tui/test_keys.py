@@ -3,8 +3,8 @@
 import re
 import threading
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.protocol.commands import Plan
 from gpudash.tui.app import Dashboard
@@ -17,7 +17,6 @@ from tests.tui.comparisons import comparing
 from tests.tui.driving import dashboard, showing, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, training
 
-changed = msgspec.structs.replace
 RECORDED = changed(training(), recording=recording())
 
 
@@ -86,8 +85,7 @@ async def test_space_pauses_and_resumes_n_begins_a_row_and_capital_r_restarts_th
 async def test_without_a_worker_a_change_waits_for_the_restart(d):
     for state in ("failed", "finished", "stopped"):
         dead = changed(training(), state=state, status="out of memory.")
-        await d.show(dead)
-        assert "press R to restart" in d.text()
+        await d.show(dead, shows="press R to restart")
         await d.press("minus", "p")
         await d.show(dead)
         await d.show(dead)
@@ -97,16 +95,14 @@ async def test_without_a_worker_a_change_waits_for_the_restart(d):
         await d.press("R")
         (restarted,) = d.engine.calls_of("restart")[-1]
         assert restarted.settings == {"batch_size": "4", "pipelined": "off"}
-        await d.show(training())
-        assert "batch_size=4" not in d.text()
+        await d.show(training(), hides="batch_size=4")
 
 
 async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(d):
     for down, up in (("down", "up"), ("j", "k")):
         await d.press(*[down] * 3)
         assert f"{d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
-        await d.press(*[up] * 4)
-        assert "Threads that compute one operator" in d.text()
+        await d.press(*[up] * 4, shows="Threads that compute one operator")
         await d.press(down)
         assert d.app.main_screen.levers.chosen.name == d.app.main_screen.headline.first.lever
 
@@ -121,16 +117,14 @@ async def test_arrows_to_the_side_step_through_a_choice_and_enter_opens_its_valu
     await d.press("down", "down", "enter")
     assert d.engine.calls_of("change")[4:] == [({"data": "resident"},)]
     d.choose("batch_size")
-    await d.press("enter", "0", "enter")
-    assert "0 is not valid: a whole number from 1 to" in d.text()
+    await d.press("enter", "0", "enter", shows="0 is not valid: a whole number from 1 to")
     await d.press("backspace", *"24")
     await d.press_together(*["enter"] * 8)  # the first of them answers
     assert d.engine.calls_of("change")[5:] == [({"batch_size": "24"},)]
 
 
 async def test_w_lists_the_workloads_and_another_one_starts_fresh(d):
-    await d.press("w")
-    assert "● encdec · Image segmentation" in d.text()
+    await d.press("w", shows="● encdec · Image segmentation")
     begun, below = (one for one in d.lines() if "frozen convol" in one or "encoder," in one)
     assert below.index("encoder,") == begun.index("encdec") + 2  # set in, below its name
     await d.press_together("enter", "enter")
@@ -324,8 +318,7 @@ async def test_a_held_key_opens_one_dialog_at_a_time(d):
 @pytest.mark.parametrize("answer", ["enter", "escape", "y"])
 @showing(RECORDED)
 async def test_leaving_is_answered_once(answer, d):
-    await d.press("q")
-    assert "270 rows" in d.text()
+    await d.press("q", shows="270 rows")
     await d.press_together(answer, answer)
     assert d.has_left == (answer == "y")
     assert len(d.engine.calls_of("stop_recording")) == (answer == "y")
@@ -375,8 +368,7 @@ async def name_file(d, name):
 
 async def test_r_asks_for_a_file_and_records(tmp_path, d):
     target = tmp_path / "run.csv"
-    await d.press("r")
-    assert "gpudash-encdec-" in d.text()
+    await d.press("r", shows="gpudash-encdec-")
     await d.press(*"pqrR1z")  # they are text there
     assert "pqrR1z" in d.text()
     await d.press("escape")

@@ -1,7 +1,7 @@
 """The lever panel alone: what it shows at each size, and what keys and mouse do to it."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 from rich.cells import cell_len
 from textual import events
 from textual.app import App
@@ -20,7 +20,6 @@ from tests.tui.frames import painted
 from tests.tui.test_verdicts import after
 from workloads import CATALOGUE
 
-changed = msgspec.structs.replace
 MOVED = {"pipelined": "on", "batch_size": "32", "data": "resident", "backward_thread": "autograd"}
 USUAL, NARROW = (120, 17), (80, 8)
 SIZES = [(20, 5), (24, 12), (34, 28), (80, 8), (400, 120)]
@@ -49,6 +48,11 @@ def panel(rows=None, snapshot=None, why_not=None):
     snapshot = snapshot or (run.snapshot if rows is None else Snapshot())
     shown.show(run.levers.rows() if rows is None else rows, snapshot, why_not)
     return shown
+
+
+@pytest.fixture
+def shown():
+    return panel()
 
 
 def lines(shown, size=USUAL):
@@ -94,8 +98,7 @@ def test_the_cursor_begins_on_the_proposal_and_stays_where_it_was_moved():
 # ── what is shown ───────────────────────────────────────────────────────────────────────
 
 
-def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_counted():
-    shown = panel()
+def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_counted(shown):
     assert "off → [on]" in line_of(shown, "pipelined")
     every = [row.lever.name for row in after(**MOVED).levers.rows()]
     in_sight = [name for name in every if f" {name} " in words(shown)]
@@ -105,8 +108,7 @@ def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_c
     assert shown.wanted_rows == len(in_sight) + 3  # a rule, the fold, an explanation
 
 
-def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it():
-    shown = panel()
+def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it(shown):
     expected = {
         "batch_size": "[32]",
         "pin_memory": "[off] → on",
@@ -123,8 +125,7 @@ def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it():
     assert "more: " in "".join(lines(shown))
 
 
-def test_a_click_on_the_fold_opens_it():
-    shown = panel()
+def test_a_click_on_the_fold_opens_it(shown):
     (at,) = [y for y, line in enumerate(lines(shown)) if " more: " in line]
     shown.clicked(10, at - 1)
     assert "more" not in "".join(lines(shown))
@@ -181,8 +182,7 @@ def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
     assert "+54.7" not in row
 
 
-def test_the_lever_under_the_cursor_is_explained_below_the_list():
-    shown = panel()
+def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
     below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
@@ -218,8 +218,7 @@ def test_a_requested_value_is_shown_until_it_is_active():
     assert "8 → 16 …" in line_of(panel((changed(own(value="8"), pending="16"),)), "own")
 
 
-def test_without_room_for_all_levers_the_number_of_others_is_shown():
-    shown = panel()
+def test_without_room_for_all_levers_the_number_of_others_is_shown(shown):
     shown.move(9)
     assert "4 more↑" in lines(shown, (80, 7))[1]
     assert "6 more↓" in lines(shown, (80, 7))[6]

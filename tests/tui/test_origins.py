@@ -86,7 +86,5 @@ def test_the_sensors_error_and_the_spread_of_the_newest_values_are_said():
 
 @showing(scenes.running())
 async def test_its_key_shows_them(d):
-    await d.press("i")
-    assert "where the numbers come from" in d.text()
-    await d.press("escape")
-    assert "where the numbers come from" not in d.text()
+    await d.press("i", shows="where the numbers come from")
+    await d.press("escape", hides="where the numbers come from")

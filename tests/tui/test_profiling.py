@@ -3,8 +3,8 @@
 import threading
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.errors import UsageError
 from gpudash.tui.keys import PROFILED_STEPS
@@ -13,7 +13,6 @@ from tests.tui.driving import showing
 from tests.tui.fake_engine import recording, training
 from tests.tui.traces import SUMMARY, profiled, shown, training_trace
 
-changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
 
 
@@ -84,8 +83,7 @@ async def test_t_traces_some_steps_and_shows_them_when_they_are_there(traces, tm
     await d.show(changed(RUNNING, profile=profiled(path=str(path))))
     await until_open(d)
     assert "10,341" in d.text()
-    await d.press("escape")
-    assert "profiling" not in d.text()
+    await d.press("escape", hides="profiling")
     await d.press("t")
     assert is_open(d)
     assert len(d.engine.calls_of("profile")) == 1
@@ -135,8 +133,7 @@ async def test_a_new_profile_takes_the_place_of_the_one_shown_and_knows_it(trace
     await until_open(d)
     await d.press("T")
     await asked(d)
-    await d.show(changed(SHOWN, profiling=True))
-    assert f"profiling {PROFILED_STEPS} steps …" in d.text()
+    await d.show(changed(SHOWN, profiling=True), shows=f"profiling {PROFILED_STEPS} steps …")
     await d.show(changed(SHOWN, profile=profiled(2, str(SECOND), steps=3)))
     await d.until("2 steps")
     assert d.notices() == [f"the profile ended early: it has 3 of {PROFILED_STEPS} steps"]
@@ -156,8 +153,7 @@ async def test_the_timeline_does_not_wait_for_the_summary(traces, monkeypatch, d
     await until_open(d)
     assert "stream 7" in d.text()
     for key in ("s", "c"):
-        await d.press(key)
-        assert "the trace is being summed up …" in d.text()
+        await d.press(key, shows="the trace is being summed up …")
     is_asked_for.set()
     await d.until("one step, mean of 3")
     assert d.notices() == []
@@ -183,7 +179,9 @@ async def test_the_pane_says_what_there_is_and_enter_shows_it(traces, d):
     d.app.main_screen.open_tab("profile")
     await d.settle()
     assert "no profile of this run yet: t makes one" in d.text()
-    await d.show(changed(RUNNING, profile=profiled(steps=3)))
-    assert "steps 10,340 to 10,342 were traced: t shows the profile" in d.text()
+    await d.show(
+        changed(RUNNING, profile=profiled(steps=3)),
+        shows="steps 10,340 to 10,342 were traced: t shows the profile",
+    )
     await d.press("enter")
     await until_open(d)

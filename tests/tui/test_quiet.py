@@ -1,15 +1,15 @@
 """Numbers on screen change at most every two seconds; what happens is shown at once."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.diagnosis.headline import headline
 from gpudash.protocol.answer import Answer
 from gpudash.snapshot import Marker, Series, Snapshot
 from gpudash.tui.run_state import Quiet
+from tests.having import having
 from tests.tui.comparisons import compared
 
-changed = msgspec.structs.replace
 FIRST = Snapshot(
     state="training",
     workload="encdec",
@@ -29,9 +29,9 @@ def shown(*snapshots):
 
 
 def test_within_two_seconds_numbers_and_curves_stay_and_the_clock_goes_on():
-    one = shown(FIRST, LATER)
-    assert (one.steps_per_s, one.total_steps, one.series) == (10.0, 100, FIRST.series)
-    assert one.elapsed_s == 11.0
+    assert shown(FIRST, LATER) == having(
+        steps_per_s=10.0, total_steps=100, series=FIRST.series, elapsed_s=11.0
+    )
 
 
 def test_after_two_seconds_they_are_new():
@@ -56,12 +56,12 @@ def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
 def test_a_block_of_an_ab_is_no_event():
     ab = compared(3)
     block = {"settings": {"a": "on"}, "markers": (Marker(kind="change", at_s=10.5, label="B"),)}
-    held = shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block))
-    assert held.steps_per_s == 10.0
-    paused = shown(
-        changed(FIRST, comparison=ab), changed(LATER, comparison=ab, state="paused", **block)
+    assert shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block)) == having(
+        steps_per_s=10.0
     )
-    assert paused.steps_per_s == 11.0
+    assert shown(
+        changed(FIRST, comparison=ab), changed(LATER, comparison=ab, state="paused", **block)
+    ) == having(steps_per_s=11.0)
 
 
 def test_before_the_first_step_nothing_is_held():
@@ -93,8 +93,9 @@ def test_an_answer_stays_while_another_one_is_found():
 
 
 def test_estimates_stay_for_the_same_settings_only():
-    quiet = after(ANSWERED, changed(ANSWERED, answer=None, settings={"a": "on"}))
-    assert (quiet.answer, quiet.estimated) == (FOUND, None)
+    assert after(ANSWERED, changed(ANSWERED, answer=None, settings={"a": "on"})) == having(
+        answer=FOUND, estimated=None
+    )
 
 
 @pytest.mark.parametrize("other", [{"state": "starting"}, {"workload": "other"}])

@@ -10,7 +10,7 @@ from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Hang, RankRow, RankStack, Snapshot
 from gpudash.tui.bars import header
 from tests.tui import scripts
-from tests.tui.driving import showing, still
+from tests.tui.driving import showing
 
 
 def lines(job, width=120, shown=None, cursor=None):
@@ -20,13 +20,6 @@ def lines(job, width=120, shown=None, cursor=None):
 
 def job(count=4, **changes):
     return scripts.changed(scripts.of_gpus(count), **changes)
-
-
-def test_a_bar_is_a_step_until_the_rank_is_ready_then_it_waits():
-    _, first, *_, slow = lines(job())
-    assert first.count("■") < slow.count("■")
-    assert "·" in first
-    assert "·" not in slow
 
 
 def test_the_rank_that_the_others_wait_for_is_marked():
@@ -80,12 +73,6 @@ def test_what_was_read_of_a_ranks_processes_has_columns_where_there_is_room():
     assert "RAM GiB" not in lines(Snapshot(ranks=(row, row)), 80)[0]
 
 
-def test_where_nobody_knows_the_waits_there_is_no_bar():
-    head, *_ = lines(scripts.of_ranks(4))
-    assert "ready" not in head
-    assert "waits" not in head
-
-
 def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
     assert in_sight(job(64), range(20, 24)) == [scripts.SLOW, 21, 22, 23]
     assert in_sight(job(64), range(6)) == [*range(6)]
@@ -127,13 +114,6 @@ def test_during_a_hang_the_ranks_positions_are_shown():
 
 def text_of(snapshot):
     return "  ".join(text for cell in header(snapshot) for text, _ in cell.parts)
-
-
-def test_the_header_has_each_ranks_batch_and_the_answer_the_whole_jobs_rate():
-    text = text_of(scripts.of_ranks(8))
-    assert "8 ranks" in text
-    assert " 904 samples/s" in still(snapshot=scripts.of_ranks(8)).lines()[1]
-    assert "12 samples a step and rank" in text
 
 
 def test_ranks_whose_batches_differ_have_the_least_and_the_most_in_the_header():

@@ -2,7 +2,7 @@
 
 from contextlib import asynccontextmanager
 
-import msgspec
+from msgspec.structs import replace as changed
 
 from gpudash.availability import INSTEAD, RECORDED, WHY_NOT
 from gpudash.protocol.session import SlowingShown
@@ -14,7 +14,6 @@ from tests.tui.driving import dashboard
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_replay import PLAYBACK, FakePlayer
 
-changed = msgspec.structs.replace
 ABLE = (*training().can, "profile", "memory")
 RUNS = changed(training(), can=ABLE)
 NEW = changed(RUNS, steps_since_break=0)

@@ -12,7 +12,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.panels import View
-from tests.tui.comparisons import CONCLUDED, VERDICT, comparing
+from tests.tui.comparisons import CONCLUDED
 from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import training
 from tests.tui.frames import control_of
@@ -61,16 +61,6 @@ async def test_keys_and_a_click_play_the_recording_and_ask_nothing_of_a_training
 REPLAYED = View(panels=PanelChoice(scrubber=True))
 
 
-def test_header_and_scrubber_say_where_the_recording_stands():
-    d = still(snapshot=SHOWN, view=REPLAYED)
-    for size in [(60, 16), (80, 24), (120, 40), (200, 50)]:
-        d.resize(*size)
-        assert "replay run.csv  0:00:31 of 0:00:53  ×4" in d.lines()[0]
-        scrubber = d.lines()[-3]
-        assert scrubber.startswith(" 0:00:00 ├")
-        assert 0 < scrubber.index("┊on") < scrubber.index("●")
-
-
 @pytest.mark.parametrize(
     ("position_s", "later_s"), [(13.0, 50.0), (30.0, 13.0)], ids=["position", "next marker"]
 )
@@ -81,32 +71,6 @@ def test_a_markers_value_is_shown_whole_or_not_at_all(position_s, later_s):
     line = d.lines()[-3].partition("├")[2].partition("┤")[0]
     assert line.count("┊") == 2
     assert not set("1024") & set(line)
-
-
-@showing(SHOWN, size=(200, 50), player=FakePlayer())
-async def test_what_a_recording_cannot_do_is_grey_and_its_levers_are_read_only(d):
-    footer = d.footer()
-    assert footer["compare"]["a"] == "dim"
-    assert footer["screen.play"]["space"] == "key"
-    levers = d.app.main_screen.levers.region
-    assert RECORDED in d.lines()[levers.y][levers.x : levers.right]
-
-
-async def test_an_ab_of_a_recording_is_shown_with_its_verdict_and_can_be_copied():
-    running = msgspec.structs.replace(comparing(9), can=(), playback=PLAYBACK)
-    async with dashboard(snapshot=running, player=FakePlayer()) as d:
-        d.app.main_screen.open_tab("ab")
-        for size in [(80, 24), (120, 40)]:
-            await d.resize(*size)
-            await d.show(running)
-            assert "so far pipelined=off +6.0 %" in d.text()
-            assert "a ends it" not in d.text()
-            await d.show(msgspec.structs.replace(CONCLUDED, can=(), playback=PLAYBACK))
-            assert VERDICT in d.text()
-            assert "sets off" not in d.text()
-        await d.press("y")
-        assert d.app.clipboard.startswith(VERDICT)
-        assert "gpudash ab encdec --lever pipelined=on,off" in d.app.clipboard
 
 
 OF_RANKS = {"bucket_cap_mb": "4", "gradient_compression": "none"}
@@ -129,18 +93,6 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     )
     command = verdict_command(shown, "encdec", Plan(workload="encdec", settings={}, nproc=2))
     assert "--set bucket_cap_mb=4 --nproc 2" in command
-
-
-@showing(SHOWN, size=(200, 50), player=FakePlayer())
-async def test_nothing_of_a_recording_is_called_live_and_no_value_is_offered(d):
-    assert "live" not in d.text()
-    (values,) = (
-        one for one in d.app.main_screen.query_one("#footer").cells if "values" in str(one)
-    )
-    assert values.parts[0] == ("⏎", "dim")
-    d.app.main_screen.action_freeze()
-    await d.settle()
-    assert "f newest" in d.text()
 
 
 PARTS = ("throughput", "activity", "step", "levers", "pane")

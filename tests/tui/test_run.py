@@ -1,7 +1,7 @@
 """Keys that start, pause, restart and record, against an engine that is slow or says no."""
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.errors import RecordingError
 from gpudash.protocol.commands import Plan
@@ -12,7 +12,6 @@ from gpudash.tui.inbox import Inbox
 from tests.tui.driving import showing, still, strips_of
 from tests.tui.fake_engine import FakeEngine, recording, settings, training
 
-changed = msgspec.structs.replace
 PAUSED = changed(training(), state="paused", status="paused")
 DEAD = ("failed", "finished", "stopped")
 
@@ -35,6 +34,11 @@ def in_force(requested=None, last_command=0, /, **values):
 def ask(control, **values):
     for name, value in values.items():
         control.levers.change(control.levers.lever(name), value)
+
+
+@pytest.fixture
+def control():
+    return running()
 
 
 def restarted(control):
@@ -73,8 +77,7 @@ async def test_quick_presses_of_space_go_on_and_one_behind_a_long_step_can_be_ta
     assert pauses(d.engine) == ["pause", "resume"]
 
 
-def test_a_pause_asked_of_a_dead_worker_is_forgotten():
-    control = running()
+def test_a_pause_asked_of_a_dead_worker_is_forgotten(control):
     control.pause_or_resume()
     for state in ("failed", "training"):
         control.take(changed(training(), state=state))
@@ -155,8 +158,7 @@ async def test_a_held_key_restarts_once_until_the_run_is_there_again(d):
         d.app.clear_notifications()
 
 
-def test_a_restart_after_choosing_a_workload_is_of_that_workload():
-    control = running()
+def test_a_restart_after_choosing_a_workload_is_of_that_workload(control):
     ask(control, batch_size="32")
     control.start_workload("encdec")
     control.plan = changed(control.plan, workload="other")
@@ -228,9 +230,8 @@ async def test_the_end_of_a_recording_is_announced_once_when_it_is_complete(d):
         await d.show(RECORDING)
 
 
-def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row():
+def test_a_recording_that_ends_with_the_run_is_announced_unless_it_failed_or_has_no_row(control):
     done, finished = "recording complete: /data/run.csv", changed(training(), state="finished")
-    control = running()
     control.take(RECORDING)
     assert control.take(finished) == done
     control.take(RECORDING)

@@ -179,27 +179,6 @@ SECONDS = TimeView(span_s=54.0)
 CHANGED = msgspec.structs.replace(LEVELS, markers=(change(30.0),))
 
 
-def test_the_rule_says_what_is_shown_and_how_much_it_is_now():
-    rule, *_ = seen(CHANGED)
-    assert rule.startswith(" ━ ²samples/s ━━")
-    assert rule.endswith(" last 2 s ━ 25.0 steps/s ━ 201 ━━")
-
-
-def test_the_axis_is_numbered_and_the_change_named_under_its_line():
-    lines = seen(CHANGED)
-    assert [line[:6] for line in lines[1:-1]] == [
-        "  250┤",
-        *["     │"] * 2,
-        "  125┤",
-        "     │",
-        "    0┤",
-    ]
-    assert "┊pipelined=on" in lines[-1]
-    assert lines[-1].rstrip().endswith(" now")
-    column = lines[-1].index("┊")
-    assert {line[column] for line in lines[1:-1]} > {"┊"}
-
-
 def test_at_the_cursor_there_is_a_line_and_the_rule_shows_the_value_there():
     lines = seen(CHANGED, TimeView().at(10.2, 60.0))
     assert lines[0].endswith(" at 0:10 ━ – steps/s ━ 100 ━━")
@@ -259,10 +238,6 @@ def test_without_a_comparison_in_sight_there_is_no_band():
 def test_a_spike_beyond_the_axis_is_marked():
     for size in ((60, 8), (60, 20)):
         assert seen(run([100.0] * 60 + [9000.0] + [100.0] * 60), size=size)[1][:6] == "  120↑"
-
-
-def test_nothing_is_drawn_before_the_first_step():
-    assert "waiting for the first step" in "".join(seen(run([], total_steps=0)))
 
 
 ODD = {

@@ -2,16 +2,12 @@
 
 import re
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
 from gpudash.diagnosis.answer import FIGURES_S
-from gpudash.protocol.readings import HostReading
-from tests.tui.driving import showing, still
+from tests.tui.driving import still
 from tests.tui.fake_engine import CPU, training, with_series
-
-changed = msgspec.structs.replace
-
 
 TRANSFORM_MS = {"read": 0.31, "decode": 2.345, "crop": 0.02}
 
@@ -52,29 +48,3 @@ def test_where_time_goes(what, snapshot, shown, hidden):
     text = still((200, 60), snapshot=snapshot).text()
     assert re.search(shown, text), what
     assert hidden not in text, what
-
-
-OWN = HostReading(at_s=0.0, values={"own_cpu_pct": 3.2, "own_rss_mib": 61.0})
-
-
-@showing(
-    changed(
-        lasting(data_ms=3.0, step_ms=4.0),
-        transform_ms=TRANSFORM_MS,
-        host=OWN,
-        instruments_ms=0.0123,
-        unattributed_pct=1.26,
-        skipped_samples=1234,
-    ),
-    size=(200, 60),
-)
-async def test_its_own_cost_and_what_it_cannot_explain_stand_with_the_device(d):
-    assert "1,234 unreadable samples skipped" in d.lines()[-2]
-    await d.press("d")
-    for name, value in (
-        ("measuring", "0.012 ms a step"),
-        ("unattributed time", "1.3 %"),
-        ("unreadable, skipped", "1,234"),
-        *((name, "ms") for name in TRANSFORM_MS),
-    ):
-        assert any(name in line and value in line for line in d.lines()), name

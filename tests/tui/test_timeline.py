@@ -2,8 +2,8 @@
 
 from itertools import cycle, pairwise
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 from textual import events
 from textual.content import Content
 
@@ -17,7 +17,6 @@ from tests.tui.driving import showing, strips_of
 from tests.tui.fake_engine import FakeEngine, answered, training
 from tests.tui.traces import LANES, SUMMARY, WAITING, shown, trace_of, training_trace
 
-changed = msgspec.structs.replace
 RUNNING = changed(training(), can=(*training().can, "profile"))
 ANSWERED = changed(answered(RUNNING), profile_of=("train.py", {}))
 WAITS_DOES = ("copy", "forward", "backward", "optimizer")
@@ -117,9 +116,7 @@ async def test_what_follows_is_what_the_dashboard_answers_now_and_x_goes_back_an
     assert "x  try fused_optimizer" in d.text()
     found = changed(ANSWERED.answer, title="input-bound", tries=(), evidence=())
     await d.show(changed(ANSWERED, answer=found))
-    await d.press("right")
-    assert "x  try" not in d.text()
-    assert "   input-bound" in d.text()
+    await d.press("right", shows="   input-bound", hides="x  try")
     await d.show(ANSWERED)
     await d.press("x")
     assert d.app.screen is d.app.main_screen
@@ -147,8 +144,7 @@ NAMES = ["[bold]k[/bold]", "a\x1b[31mb", "[/x]", "核函数" * 9, "", "(anonymou
 async def test_a_name_is_shown_as_it_is_whatever_it_contains(d):
     assert "[bold]k" in d.text()
     for _ in NAMES:
-        await d.press("tab")
-        assert "\x1b" not in d.text()
+        await d.press("tab", hides="\x1b")
     assert "(anonymous namespace)::f()" in d.text()
 
 
@@ -196,8 +192,7 @@ async def test_arrows_move_by_a_cell_and_by_a_lane(d):
     before = view(d)
     await d.press("right")
     assert 0 < view(d).at_us - before.at_us < 2 * d.app.screen.lanes.cell_us
-    await d.press("left", "left")
-    assert "nothing here at" in d.text()
+    await d.press("left", "left", shows="nothing here at")
     await d.press("down", "down")
     assert view(d).row.kind == "copies"
     for key, lane in (("up", 0), ("down", len(before.timeline.rows) - 1)):
@@ -230,8 +225,7 @@ async def test_keys_go_from_step_to_step_zoom_and_pan(d):
         *[("full_stop", n) for n in (3, 3)],
         *[("comma", n) for n in (2, 1, 1)],
     ):
-        await d.press(key)
-        assert f"{number} of 3" in d.text()
+        await d.press(key, shows=f"{number} of 3")
     assert (view(d).span.begin_us, view(d).span.end_us) == (0, 10_000)
     await d.press("left_square_bracket")
     assert view(d).span.length_us == 5_000
@@ -248,8 +242,9 @@ async def test_keys_go_from_step_to_step_zoom_and_pan(d):
     assert view(d).span.begin_us == view(d).at_us == 0
     await d.press(*["plus"] * 22)  # as far as it goes
     assert "0.050 µs shown" in d.text()
-    await d.press("right", "left", "shift+right", "tab", "shift+tab", *["minus"] * 22)
-    assert "30.0 ms shown" in d.text()
+    await d.press(
+        "right", "left", "shift+right", "tab", "shift+tab", *["minus"] * 22, shows="30.0 ms shown"
+    )
 
 
 # ── searching ───────────────────────────────────────────────────────────────────────────
@@ -265,8 +260,7 @@ async def test_a_search_goes_from_match_to_match_and_ends_with_escape(d):
     await d.press("escape", "slash", *"nccl", "enter")
     assert view(d).details(1.0).name == "ncclAllReduce"
     for key, number in (("", 2), ("n", 3), ("n", 1), ("N", 3)):
-        await d.press(*key)
-        assert f"/nccl: {number} of 3" in d.text()
+        await d.press(*key, shows=f"/nccl: {number} of 3")
     await d.press("escape")
     assert is_open(d)
     assert "/nccl" not in d.text()
@@ -316,21 +310,14 @@ async def test_a_drag_pans_and_puts_no_cursor_and_the_wheel_zooms_around_the_poi
 
 @tracing(size=(120, 40))
 async def test_s_shows_the_whole_summary_in_place_of_the_lanes_which_scrolls(d):
-    await d.press("s")
-    assert "profile: summary" in d.text()
-    assert "stream 7   ┊" not in d.text()
+    await d.press("s", shows="profile: summary", hides="stream 7   ┊")
     for words in ("train.py:41", "aten::item", "conv2d in Conv2d_0", "copy to device"):
         assert words in d.text()
-    await d.press("s")
-    assert "stream 13  ┊" in d.text()
+    await d.press("s", shows="stream 13  ┊")
     await d.resize(60, 16)
-    await d.press("s", "end")
-    assert "not in the trace" in d.text()
-    assert "mean of 3" not in d.text()
-    await d.press("home")
-    assert "one step, mean of 3" in d.text()
-    await d.press("pagedown", "escape")
-    assert "2 of 3" in d.text()
+    await d.press("s", "end", shows="not in the trace", hides="mean of 3")
+    await d.press("home", shows="one step, mean of 3")
+    await d.press("pagedown", "escape", shows="2 of 3")
 
 
 ON_HOST = changed(SUMMARY, on_device=False, busy_ms=None, phases_ms={"backward": 4.0})
@@ -349,10 +336,8 @@ async def test_c_lays_the_profile_before_beside_it(d):
     (step,) = (line.split() for line in d.lines() if line.startswith(" step"))
     assert step == ["step", "(ms)", "12.0", "10.0", "−2.00"]
     assert "+2.00  wgrad[bold]" in d.text()
-    await d.press("s")
-    assert "one step, mean of 3" in d.text()
-    await d.press("escape")
-    assert "2 of 3" in d.text()
+    await d.press("s", shows="one step, mean of 3")
+    await d.press("escape", shows="2 of 3")
 
 
 # ── taking it home ──────────────────────────────────────────────────────────────────────

@@ -1,6 +1,6 @@
 """The tune on the dashboard: its key, its course in the A/B's tab, and its end."""
 
-import msgspec
+from msgspec.structs import replace as changed
 
 from gpudash.compare.tune.tuning import Tuning
 from gpudash.tui.screens.dialog import AskKey
@@ -9,7 +9,6 @@ from tests.tui.comparisons import compared, text_of
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
-changed = msgspec.structs.replace
 BEST = {"channels_last": "on", "precision": "bf16"}
 START = {"channels_last": "off", "precision": "tf32"}
 RUNNING = compared(

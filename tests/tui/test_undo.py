@@ -1,9 +1,9 @@
 """Undo and redo of lever changes: what counts as one, and what the training refuses."""
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as changed
 
 from gpudash.errors import UsageError
 from gpudash.protocol.session import Playback
@@ -11,7 +11,10 @@ from gpudash.tui.lever_control import MOST_EDITS, Edit, UndoStack
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running
 
-changed = msgspec.structs.replace
+
+@pytest.fixture
+def control():
+    return running()
 
 
 def changes_of(control):
@@ -117,16 +120,14 @@ STARTING = changed(in_force({}, 2), state="starting", worker_pid=None, settings=
          [takes(DEAD), asks(**SIXTEEN), undo], ("", "batch_size=16"), []),
     ],
 )  # fmt: skip
-def test_undo_and_redo(what, steps, after, then):
-    control = running()
+def test_undo_and_redo(what, steps, after, then, control):
     for step in steps:
         step(control)
     assert labels(control) == after, what
     assert then is None or changes_of(control) == then, what
 
 
-def test_changes_to_the_next_start_are_those_that_are_not_undone():
-    control = running()
+def test_changes_to_the_next_start_are_those_that_are_not_undone(control):
     control.take(DEAD)
     ask(control, **SIXTEEN)
     for way, settings_then in ((None, SIXTEEN), (undo, {}), (redo, SIXTEEN)):
@@ -136,8 +137,7 @@ def test_changes_to_the_next_start_are_those_that_are_not_undone():
 
 
 @pytest.mark.parametrize("way", ["undo", "redo"])
-def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way):
-    control = running()
+def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way, control):
     with pytest.raises(UsageError, match=f"there is no lever change to {way}"):
         control.levers.go(way)
     control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
@@ -169,8 +169,7 @@ def test_a_row_is_put_in_force_as_one_change_of_what_differs():
         (changed(row(3), workload="augment"), "setting 3 is of augment, not encdec"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why):
-    control = running()
+def test_a_row_that_cannot_be_used_is_refused_with_the_reason(wrong, why, control):
     with pytest.raises(UsageError, match=why):
         control.levers.use_row(wrong)
     assert changes_of(control) == []

@@ -2,24 +2,22 @@
 
 import shlex
 
-import msgspec
 import pytest
+from msgspec.structs import replace as changed
 
-from gpudash.cli.ab import two_values
 from gpudash.cli.main import parse
-from gpudash.cli.plan import make_plan
 from gpudash.compare.ab import Question
 from gpudash.errors import UsageError
 from gpudash.present.wording import result_text, verdict_text
 from gpudash.protocol.commands import Plan
-from gpudash.reference_levers import reference_levers
 from tests.tui.comparisons import VERDICT, compared
 from tests.tui.fake_engine import FakeEngine, result, settings, training
 from tests.tui.test_run import ask, running
-from workloads import CATALOGUE
-from workloads.levers import resolve
 
-changed = msgspec.structs.replace
+
+@pytest.fixture
+def control():
+    return running()
 
 
 def others(**values):
@@ -40,15 +38,6 @@ def after(shown=CONCLUDED, /, **values):
 
 def rows(control):
     return {row.lever.name: row for row in control.levers.rows()}
-
-
-def test_keep_sets_what_was_tried_and_back_what_it_was_tried_against():
-    control = after()
-    assert control.ab.keep().startswith("pipelined=on from the next step on; c shows the lines")
-    assert control.levers.label("undo") == "pipelined=off"
-    assert control.ab.back() == "pipelined=off from the next step on"
-    assert control.ab.back() == "pipelined stays off"
-    assert control.engine.calls_of("change") == [({"pipelined": "on"},), ({"pipelined": "off"},)]
 
 
 def test_more_pairs_goes_on_to_twice_as_many():
@@ -79,27 +68,7 @@ def test_where_other_settings_have_changed_more_pairs_begin_anew():
     assert question.pairs == 80
 
 
-@pytest.mark.parametrize(
-    ("shown", "said"),
-    [(None, "no A/B has been run here"), (compared(3), "the A/B has no verdict yet")],
-)
-def test_without_a_comparison_that_has_ended_there_is_nothing_to_keep(shown, said):
-    control = running()
-    control.take(changed(training(), comparison=shown))
-    for choice in (control.ab.keep, control.ab.back, control.ab.more_pairs):
-        with pytest.raises(UsageError, match=said):
-            choice()
-
-
-def test_a_try_compares_the_lever_as_it_is_set_with_the_value():
-    control = running(batch_size="16")
-    control.ab.compare("batch_size", "32")
-    question = Question(lever="batch_size", a="16", b="32", short_runs=True)
-    assert control.engine.calls_of("compare") == [(question,)]
-
-
-def test_a_value_that_stands_for_another_one_is_not_compared():
-    control = running()
+def test_a_value_that_stands_for_another_one_is_not_compared(control):
     with pytest.raises(UsageError, match="model_scale=auto stands for another value"):
         control.ab.compare("model_scale", "auto")
     assert control.engine.calls_of("compare") == []
@@ -140,27 +109,6 @@ def test_a_verdict_is_copied_with_all_that_it_depends_on():
     assert few.splitlines()[0] == "no verdict for pipelined=on: another change ended it"
 
 
-def asked_by(command):
-    """The plan and the values that a shell would start this command with."""
-    program, *words = shlex.split(command)
-    verb, arguments = parse(words)
-    assert (program, verb.name) == ("gpudash", "ab")
-    plan = make_plan(arguments)
-    lever, a, b = two_values(reference_levers(plan.workload, {}), arguments.lever)
-    return plan, (lever.name, a, b), arguments.pairs
-
-
-def test_a_verdict_is_copied_as_a_command_that_asks_the_same():
-    shown = changed(CONCLUDED, planned_pairs=80, settings=others(batch_size="32", data="resident"))
-    engine = FakeEngine(Plan(workload="encdec", settings={}, device="cuda:1"))
-    control = running(engine)
-    plan, values, pairs = asked_by(control.ab.command(shown))
-    assert (values, pairs, plan.device) == (("pipelined", "off", "on"), 80, "cuda:1")
-    assert "pipelined" not in plan.settings
-    started = resolve(CATALOGUE["encdec"].levers, plan.settings)
-    assert started == shown.settings | {"pipelined": "off"}
-
-
 def test_a_command_for_new_starts_has_as_many_pairs_as_such_a_start():
     shown = changed(CONCLUDED, planned_pairs=80)
     _, *words = shlex.split(running().ab.command(shown, starts=4))
@@ -175,8 +123,7 @@ def test_a_command_names_what_a_cpu_would_set_by_itself():
     assert "--pairs" not in command
 
 
-def test_a_training_that_is_none_of_the_catalogues_has_no_command():
-    control = running()
+def test_a_training_that_is_none_of_the_catalogues_has_no_command(control):
     control.take(changed(training(), workload="my own; rm -rf"))
     with pytest.raises(UsageError, match="the arguments of my own; rm -rf are not known here"):
         control.ab.command(CONCLUDED)

@@ -16,10 +16,10 @@ from gpudash.views.live import (
     MOST_VERDICTS,
     OTHERS_S,
     PASSING_S,
-    QUIET_S,
     STALL_S,
     LiveView,
 )
+from tests.having import having
 from tests.lives import failed, paused, resumed, said, starting, stopped
 from tests.scripted_run import BEGAN_S, DEVICE, PLAN, SETTINGS, Trainer, gpu, host
 
@@ -43,78 +43,86 @@ class Watched:
         return self.window.snapshot(self.run.now_s + later_s)
 
 
+@pytest.fixture
+def watched():
+    """A training of forty steps, in two seconds."""
+    return Watched().trained()
+
+
 def test_before_the_worker_is_ready_the_status_says_what_it_waits_for():
     watched = Watched(Plan(workload="encdec", settings={"batch_size": "4"}, steps=200))
-    shown = watched.now()
-    assert (shown.state, shown.status, shown.workload) == ("starting", "starting", "encdec")
-    assert shown.settings == {"batch_size": "4"}
-    assert shown.planned_steps == 200
-    assert shown.steps_per_s is None
-    shown = watched.feed(Status(text="loading torch")).now()
-    assert (shown.state, shown.status) == ("starting", "loading torch")
-
-
-def test_at_the_begin_nothing_has_been_counted():
-    shown = Watched().now()
-    assert (shown.elapsed_s, shown.total_steps, shown.total_samples) == (0.0, 0, 0)
-    assert shown.skipped_samples == 0
-    watched = Watched()
-    assert watched.feed(watched.run.start()).now().training_s == 0.0
+    assert watched.now() == having(
+        state="starting",
+        status="starting",
+        workload="encdec",
+        settings={"batch_size": "4"},
+        planned_steps=200,
+        steps_per_s=None,
+    )
+    assert watched.feed(Status(text="loading torch")).now() == having(
+        state="starting", status="loading torch"
+    )
 
 
 def test_a_training_is_shown_with_its_rates_counts_and_loss():
     shown = Watched().trained().now()
-    assert (shown.state, shown.status) == ("training", "")
-    assert (shown.worker_pid, shown.device, shown.settings) == (42, DEVICE, SETTINGS)
-    assert (shown.total_steps, shown.total_samples, shown.loss) == (40, 320, 1 / 40)
-    assert shown.steps_per_s == pytest.approx(20.0)
-    assert shown.samples_per_s == pytest.approx(160.0)
-    assert (shown.step_ms_p50, shown.step_ms_p95) == (50.0, 50.0)
-    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown == having(
+        state="training",
+        status="",
+        worker_pid=42,
+        device=DEVICE,
+        settings=SETTINGS,
+        total_steps=40,
+        total_samples=320,
+        loss=1 / 40,
+        steps_per_s=pytest.approx(20.0),
+        samples_per_s=pytest.approx(160.0),
+        step_ms_p50=50.0,
+        step_ms_p95=50.0,
+        elapsed_s=pytest.approx(2.0),
+    )
     assert shown.series.of("steps_per_s")[1:] == pytest.approx((20.0,) * 3)
     assert shown.notes == ("8 loader workers",)
     assert [phase.name for phase in shown.phases] == ["forward"]
 
 
-def test_a_change_is_pending_until_the_worker_answers_and_then_marked():
-    watched = Watched().trained()
+def test_a_change_is_pending_until_the_worker_answers_and_then_marked(watched):
     watched.feed(Change(id=7, settings={"batch_size": "16"}))
-    shown = watched.now()
-    assert (shown.state, shown.pending) == ("switching", {"batch_size": "16"})
-    assert shown.status == "switching batch_size to 16 …"
+    assert watched.now() == having(
+        state="switching", pending={"batch_size": "16"}, status="switching batch_size to 16 …"
+    )
     shown = watched.feed(watched.run.change(batch_size="16")).now()
     assert (shown.state, shown.pending, shown.status) == ("training", {}, "")
     assert shown.settings["batch_size"] == "16"
     assert [(mark.at_s, mark.label) for mark in shown.markers] == [(2.0, "batch_size=16")]
 
 
-def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for_since():
-    watched = Watched().trained()
+def test_a_first_step_that_takes_long_names_its_settings_and_not_those_asked_for_since(watched):
     watched.feed(Change(id=7, settings={"batch_size": "8192"}))
     watched.feed(watched.run.change(batch_size="8192"))
     assert watched.now(STALL_S - 0.1).status == ""
     first = "first step with batch_size 8192: 14 s so far"
     assert watched.now(14.0).status == first
     watched.feed(Change(id=8, settings={"batch_size": "16384"}))
-    shown = watched.now(14.0)
-    assert (shown.state, shown.status) == ("switching", f"{first}; then batch_size to 16384")
+    assert watched.now(14.0) == having(
+        state="switching", status=f"{first}; then batch_size to 16384"
+    )
     watched.feed(watched.run.change(batch_size="16384"), watched.run.step(9e3))
     assert watched.now(14.0).status == ""
 
 
-def test_a_refused_change_is_explained_until_something_else_happens():
-    watched = Watched().trained()
+def test_a_refused_change_is_explained_until_something_else_happens(watched):
     watched.feed(Change(id=7, settings={"batch_size": "99999"}))
-    shown = watched.feed(
+    assert watched.feed(
         Refused(
             answers=(7,),
             kind="bad_setting",
             changes={"batch_size": "99999"},
             reason="batch_size=99999: too large",
         )
-    ).now()
-    assert (shown.state, shown.pending) == ("training", {})
-    assert shown.status_line == "training – refused: batch_size=99999: too large"
+    ).now() == having(
+        state="training", pending={}, status_line="training – refused: batch_size=99999: too large"
+    )
     assert watched.feed(watched.run.pause()).now().status == "paused"
 
 
@@ -128,16 +136,13 @@ def test_what_is_refused_before_the_first_step_does_not_hide_what_the_start_is_a
     assert shown.status_line.endswith(" – refused: nothing is training")
 
 
-def test_a_paused_training_stands_still_and_comes_back():
-    watched = Watched().trained()
+def test_a_paused_training_stands_still_and_comes_back(watched):
     shown = watched.feed(watched.run.pause(), watched.run.wait(2.0)).now()
-    assert (shown.state, shown.status) == ("paused", "paused")
-    assert (shown.steps_per_s, shown.step_ms_p50) == (0.0, None)
+    assert shown == having(state="paused", status="paused", steps_per_s=0.0, step_ms_p50=None)
     assert shown.series.of("steps_per_s")[-2:] == (0.0, 0.0)
     assert shown.series.of("step_ms")[-1] is None
     shown = watched.feed(watched.run.resume()).now()
-    assert shown.state == "training"
-    assert shown.steps_per_s == pytest.approx(20.0)
+    assert shown == having(state="training", steps_per_s=pytest.approx(20.0))
     marks = [("asked", "paused"), ("asked", "resumed")]
     assert [(mark.kind, mark.label) for mark in shown.markers] == marks
 
@@ -145,8 +150,7 @@ def test_a_paused_training_stands_still_and_comes_back():
 @pytest.mark.parametrize(
     ("why", "doing"), [("evaluation", "evaluating"), ("checkpoint", "saving a checkpoint")]
 )
-def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why, doing):
-    watched = Watched().trained()
+def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why, doing, watched):
     steps = watched.now().steps_since_break
     aside = paused(watched.run.now_s, after_step=watched.run.number, why=why)
     shown = watched.feed(aside, watched.run.wait(60.0)).now()
@@ -155,15 +159,18 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
     assert shown.steps_per_s < 1
     assert shown.series.of("steps_per_s")[-1] == 0.0
     shown = watched.feed(watched.run.resume()).now()
-    assert (shown.state, shown.status, shown.doing) == ("training", "", None)
-    assert shown.steps_per_s == pytest.approx(20.0)
-    assert shown.steps_since_break == steps
+    assert shown == having(
+        state="training",
+        status="",
+        doing=None,
+        steps_per_s=pytest.approx(20.0),
+        steps_since_break=steps,
+    )
     assert [(one.at_s, one.kind, one.lasts_s) for one in shown.markers] == [(2.0, why, 60.0)]
     assert shown.asides == shown.markers
 
 
-def test_short_evaluations_leave_the_time_axis_to_others():
-    watched = Watched().trained()
+def test_short_evaluations_leave_the_time_axis_to_others(watched):
     aside = paused(watched.run.now_s, why="evaluation")
     watched.feed(aside, watched.run.wait(0.2))
     shown = watched.feed(watched.run.resume()).now()
@@ -174,13 +181,13 @@ def test_short_evaluations_leave_the_time_axis_to_others():
 
 def test_a_notice_outlives_an_evaluation():
     watched = Watched().trained().feed(Notice(text="the disk is full"))
-    shown = watched.feed(paused(watched.run.now_s, why="evaluation")).now()
-    assert shown.status_line == "evaluating – the disk is full"
+    assert watched.feed(paused(watched.run.now_s, why="evaluation")).now() == having(
+        status_line="evaluating – the disk is full"
+    )
     assert watched.feed(watched.run.resume()).now().status_line == "training – the disk is full"
 
 
-def test_a_training_asked_to_pause_while_it_evaluates_is_paused():
-    watched = Watched().trained()
+def test_a_training_asked_to_pause_while_it_evaluates_is_paused(watched):
     watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.feed(watched.run.pause()).now().state == "paused"
     shown = watched.feed(watched.run.resume()).now()
@@ -220,8 +227,7 @@ def test_a_slow_step_in_progress_is_waited_for_and_then_drawn_level():
     assert shown.series.of("steps_per_s")[1:] == pytest.approx([1 / 3] * 23)
 
 
-def test_a_step_is_waited_for_until_the_patience_is_over():
-    watched = Watched().trained()
+def test_a_step_is_waited_for_until_the_patience_is_over(watched):
     before = watched.now().series
     assert watched.feed(watched.run.wait(STALL_S)).now().series is before
     assert watched.feed(watched.run.wait(0.5)).now().series is not before
@@ -233,19 +239,12 @@ def test_a_step_up_to_three_times_the_longest_is_not_mentioned():
     assert watched.now(later_s=9.5).quiet_s == 9.5
 
 
-def test_in_a_hang_the_rate_is_0():
+def test_in_a_hang_the_rate_is_0(watched):
     """The rate is 0, not that of the last steps diluted by a long silence."""
-    watched = Watched().trained()
     assert watched.now(later_s=1.0).samples_per_s > 0
     shown = watched.window.snapshot(watched.run.now_s + 20.0, Hang(for_s=20.0))
     assert (shown.steps_per_s, shown.samples_per_s, shown.step_ms_p50) == (0.0, 0.0, None)
     assert shown.hang is not None
-
-
-def test_while_no_step_finishes_the_rate_is_0():
-    shown = Watched().trained().now(later_s=QUIET_S + 1)
-    assert shown.quiet_s is not None
-    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, 0.0)
 
 
 def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
@@ -257,30 +256,21 @@ def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
         for one in watched.run.steps(5)
     ]
     watched.feed(*uncounted, paused(watched.run.now_s))
-    shown = watched.now()
-    assert (shown.steps_per_s, shown.samples_per_s) == (0.0, None)
+    assert watched.now() == having(steps_per_s=0.0, samples_per_s=None)
 
 
-def test_a_stuck_training_is_drawn_as_standing_still():
-    watched = Watched().trained()
-    shown = watched.feed(watched.run.wait(STALL_S + 3.0)).now()
-    assert shown.series.of("steps_per_s")[-1] == 0.0
-    assert shown.steps_per_s < 10.0
-
-
-def test_the_end_is_shown_with_the_time_it_took():
-    watched = Watched().trained()
+def test_the_end_is_shown_with_the_time_it_took(watched):
     shown = watched.feed(watched.run.finish()).now(later_s=60.0)
-    assert (shown.state, shown.status) == ("finished", "finished after 40 steps")
-    assert shown.elapsed_s == pytest.approx(2.0)
+    assert shown == having(
+        state="finished", status="finished after 40 steps", elapsed_s=pytest.approx(2.0)
+    )
     assert not shown.results[0].live
 
 
 @pytest.mark.parametrize(
     "ends", [lambda run: run.finish(), lambda run: failed(run.now_s, "", "error")]
 )
-def test_what_the_training_has_reached_stays_after_its_end(ends):
-    watched = Watched().trained()
+def test_what_the_training_has_reached_stays_after_its_end(ends, watched):
     reached = watched.now()
     shown = watched.feed(ends(watched.run)).now(later_s=60.0)
     for name in ("total_steps", "steps_per_s", "samples_per_s", "step_ms_p50", "loss"):
@@ -288,8 +278,7 @@ def test_what_the_training_has_reached_stays_after_its_end(ends):
     assert shown.steps_per_s == pytest.approx(20.0)
 
 
-def test_the_charts_end_with_the_training_and_go_on_with_the_next_one():
-    watched = Watched().trained()
+def test_the_charts_end_with_the_training_and_go_on_with_the_next_one(watched):
     watched.feed(watched.run.finish())
     end_s = watched.now().series.at_s[-1]
     watched.run.now_s += 60.0
@@ -304,25 +293,26 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     watched = Watched()
     watched.run.now_s += 5.0
     assert watched.now().training_s is None
-    shown = watched.trained().now()
-    assert (shown.training_s, shown.elapsed_s) == (pytest.approx(2.0), pytest.approx(7.0))
+    assert watched.trained().now() == having(
+        training_s=pytest.approx(2.0), elapsed_s=pytest.approx(7.0)
+    )
     watched.feed(starting(watched.run.now_s, PLAN))
     assert watched.now().training_s is None
-    shown = watched.trained(20).feed(watched.run.finish()).now(later_s=60.0)
-    assert shown.training_s == pytest.approx(1.0)
+    assert watched.trained(20).feed(watched.run.finish()).now(later_s=60.0) == having(
+        training_s=pytest.approx(1.0)
+    )
 
 
-def test_a_notice_stays_until_the_next_change_of_state():
-    watched = Watched().trained()
+def test_a_notice_stays_until_the_next_change_of_state(watched):
     watched.feed(Notice(text="the recording ended: disk full"))
-    shown = watched.feed(*watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
-    assert shown.status_line == "training – the recording ended: disk full"
+    assert watched.feed(
+        *watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)
+    ).now() == having(status_line="training – the recording ended: disk full")
     changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == ""
 
 
-def test_notes_are_those_of_the_settings_in_force():
-    watched = Watched().trained()
+def test_notes_are_those_of_the_settings_in_force(watched):
     assert watched.now().notes == ("8 loader workers",)
     note = Note(lever=None, text="no streams")
     noted = watched.run.change_and({"notes": (note,)}, pipelined="on")
@@ -331,60 +321,37 @@ def test_notes_are_those_of_the_settings_in_force():
     assert watched.feed(none).now().notes == ()
 
 
-def test_going_back_after_out_of_memory_is_explained():
-    watched = Watched().trained()
-    reason = "out of memory with batch_size=4096: went back to batch_size=8"
-    shown = watched.feed(
-        Refused(answers=(7,), kind="bad_setting", changes={"batch_size": "4096"}, reason=reason),
-        watched.run.change(batch_size="8"),
-        *watched.run.steps(3),
-    ).now()
-    assert shown.status_line == f"training – refused: {reason}"
-
-
-def test_a_failure_says_what_happened():
-    watched = Watched().trained()
+def test_a_failure_says_what_happened(watched):
     watched.feed(Change(id=7, settings={"batch_size": "4096"}))
-    shown = watched.feed(failed(watched.run.now_s, "The GPU is full.", "out_of_memory")).now()
-    assert shown.state == "failed"
-    assert shown.status == "The GPU is full"
-    assert shown.pending == {}
-
-
-def test_a_run_ended_on_purpose_is_stopped():
-    watched = Watched().trained()
-    watched.feed(stopped(watched.run.now_s))
-    assert (watched.now().state, watched.now().status) == ("stopped", "stopped")
+    assert watched.feed(
+        failed(watched.run.now_s, "The GPU is full.", "out_of_memory")
+    ).now() == having(state="failed", status="The GPU is full", pending={})
 
 
 @pytest.mark.parametrize("end", ["failed", "stopped"])
-def test_the_time_stands_still_once_the_run_has_ended(end):
-    watched = Watched().trained()
+def test_the_time_stands_still_once_the_run_has_ended(end, watched):
     if end == "failed":
         watched.feed(failed(watched.run.now_s, "The worker is gone."))
     else:
         watched.feed(stopped(watched.run.now_s))
-    shown = watched.now(later_s=60.0)
-    assert (shown.state, shown.elapsed_s, shown.training_s) == (end, 2.0, 2.0)
+    assert watched.now(later_s=60.0) == having(state=end, elapsed_s=2.0, training_s=2.0)
     watched.feed(starting(watched.run.now_s + 70.0, PLAN))
     assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
-def test_a_restart_keeps_the_past_and_mixes_nothing():
-    watched = Watched().trained()
+def test_a_restart_keeps_the_past_and_mixes_nothing(watched):
     watched.feed(watched.run.pause())
     plan = Plan(workload="encdec", settings=SETTINGS | {"batch_size": "4"})
     watched.feed(starting(watched.run.now_s, plan))
-    shown = watched.now()
-    assert (shown.state, shown.status, shown.total_steps) == ("starting", "restarting", 0)
-    assert shown.worker_pid is None
+    assert watched.now() == having(
+        state="starting", status="restarting", total_steps=0, worker_pid=None
+    )
     watched.run.now_s += 2.0
     start = watched.run.start(plan.settings)
     shown = watched.feed(start, *watched.run.steps(40, 100.0)).now()
     assert [row.steps for row in shown.results] == [35, 35]
     assert [row.live for row in shown.results] == [False, True]
-    assert shown.total_steps == 40
-    assert shown.steps_per_s == pytest.approx(10.0)
+    assert shown == having(total_steps=40, steps_per_s=pytest.approx(10.0))
     assert shown.markers[-1].label == "restart"
     rates = shown.series.of("steps_per_s")
     assert rates[1:4] == pytest.approx((20.0,) * 3)
@@ -392,20 +359,13 @@ def test_a_restart_keeps_the_past_and_mixes_nothing():
     assert rates[9:] == pytest.approx((10.0,) * 7)
 
 
-def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trains():
-    watched = Watched().trained()
+def test_a_process_that_takes_the_place_of_one_that_died_while_it_evaluated_trains(watched):
     watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.now().status == "evaluating"
     watched.run.now_s += 5.0
     shown = watched.feed(watched.run.start(pid=43)).now()
     assert (shown.status, shown.steps_since_break) == ("", 0)
     assert [mark.kind for mark in shown.markers] == ["restart"]
-
-
-def test_another_workload_is_named_where_it_begins():
-    watched = Watched().trained()
-    watched.feed(starting(watched.run.now_s, Plan(workload="augment", settings={})))
-    assert [marker.label for marker in watched.now().markers] == ["workload=augment"]
 
 
 def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
@@ -428,8 +388,7 @@ def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
     assert [marker.label for marker in watched.now().markers] == ["workload=encdec"]
 
 
-def test_the_gpu_trained_on_is_shown_and_no_other():
-    watched = Watched().trained()
+def test_the_gpu_trained_on_is_shown_and_no_other(watched):
     mine, other = gpu(BEGAN_S + 1.9), gpu(BEGAN_S + 1.9, uuid="GPU-2222", index=1)
     shown = watched.feed(mine, other, host(BEGAN_S + 1.9, 321.0)).now()
     assert shown.gpu == mine
@@ -461,8 +420,7 @@ def test_no_joules_are_of_ranks_that_share_a_gpu_or_of_a_process_that_has_severa
             now_s = watched.run.now_s
             watched.feed(gpu(now_s, energy_j=400.0 * second), *watched.run.steps(20, 50.0))
         (row,) = watched.now().results
-        assert row.samples_per_s == pytest.approx(160.0 * ranks)
-        assert row.energy is None
+        assert row == having(samples_per_s=pytest.approx(160.0 * ranks), energy=None)
 
 
 def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
@@ -496,8 +454,7 @@ def test_the_last_reading_of_a_lost_gpu_is_not_its_present_one():
     assert (watched.now().gpu, watched.now().gpu_unread) == (again, {"power": "refused"})
 
 
-def test_no_more_than_the_newest_markers_are_kept():
-    watched = Watched().trained()
+def test_no_more_than_the_newest_markers_are_kept(watched):
     for _ in range(MOST_MARKERS):
         watched.feed(watched.run.pause(), watched.run.resume())
     watched.feed(watched.run.pause())
@@ -561,8 +518,7 @@ def labels(shown):
     return [marker.label for marker in shown.markers]
 
 
-def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
-    watched = Watched().trained()
+def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own(watched):
     watched.feed(comparison(3))
     before = watched.now()
     (row,) = before.results
@@ -570,10 +526,14 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     resting = msgspec.structs.replace(row, live=False)
     for number, value in enumerate(("off", "on", "on", "off", "off", "on")):
         shown = block(watched, number, pipelined=value).now()
-        assert (shown.state, shown.settings, shown.pending) == ("training", SETTINGS, {})
-        assert shown.status == "A/B: pipelined off or on, 3 of 40 pairs"
-        assert shown.results == (resting,)
-        assert shown.notes == before.notes
+        assert shown == having(
+            state="training",
+            settings=SETTINGS,
+            pending={},
+            status="A/B: pipelined off or on, 3 of 40 pairs",
+            results=(resting,),
+            notes=before.notes,
+        )
         assert labels(shown) == ["A/B"]
     shown = home(watched, pipelined="off").now()
     assert (shown.settings, shown.status) == (SETTINGS, "")
@@ -582,10 +542,8 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own():
     assert shown.total_steps == 40 + 7 * 8
 
 
-def test_a_verdict_ends_the_count_of_pairs_also_before_the_settings_are_back():
-    watched = Watched().trained()
-    watched.feed(comparison(3))
-    block(watched, 0, pipelined="on")
+def test_a_verdict_ends_the_count_of_pairs_also_before_the_settings_are_back(watched):
+    block(watched.feed(comparison(3)), 0, pipelined="on")
     watched.feed(msgspec.structs.replace(comparison(4), verdict="pipelined=on is faster"))
     assert watched.now().status == "the A/B is over"
 
@@ -596,8 +554,7 @@ def sides(shown):
     ]
 
 
-def test_blocks_are_stretches_of_time_with_their_side():
-    watched = Watched().trained()  # two seconds
+def test_blocks_are_stretches_of_time_with_their_side(watched):
     watched.feed(comparison(3))
     block(watched, 0, pipelined="off")
     shown = block(watched, 1, pipelined="on").now()
@@ -616,8 +573,7 @@ def test_the_runs_end_and_a_restart_end_a_block():
         assert sides(shown) == [(2.0, 2.4, "b")]
 
 
-def test_blocks_of_neither_side_are_not_shown():
-    watched = Watched().trained()
+def test_blocks_of_neither_side_are_not_shown(watched):
     block(watched, 0, pipelined="on")
     assert watched.now().blocks == ()
     watched.feed(comparison(a="off", b="sometimes"))
@@ -625,8 +581,7 @@ def test_blocks_of_neither_side_are_not_shown():
     assert watched.now().blocks == ()
 
 
-def test_the_newest_blocks_are_kept():
-    watched = Watched().trained()
+def test_the_newest_blocks_are_kept(watched):
     watched.feed(comparison())
     for number in range(MOST_BLOCKS + 5):
         block(watched, number, pipelined=("off", "on")[number % 2])
@@ -634,8 +589,7 @@ def test_the_newest_blocks_are_kept():
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early):
-    watched = Watched().trained()
+def test_a_verdict_is_shown_once_the_blocks_are_over_and_is_no_row(early, watched):
     watched.feed(comparison(40))
     block(watched, 0, pipelined="on")
     if early:
@@ -658,8 +612,7 @@ def concluded(watched, verdict=VERDICT, **values):
     return watched.feed(*[comparison(3, verdict=verdict, **values)] * 2)
 
 
-def test_each_concluded_comparison_is_kept_once_with_what_the_other_levers_were_set_to():
-    watched = Watched().trained()
+def test_each_concluded_comparison_is_kept_once_with_what_the_other_levers_were_set_to(watched):
     watched.feed(comparison(3, failure="ended"))
     assert watched.now().verdicts == ()
     concluded(watched)
@@ -672,16 +625,14 @@ def test_each_concluded_comparison_is_kept_once_with_what_the_other_levers_were_
     assert len(watched.now().verdicts) == 3
 
 
-def test_only_so_many_verdicts_are_kept_the_newest():
-    watched = Watched().trained()
+def test_only_so_many_verdicts_are_kept_the_newest(watched):
     for number in range(MOST_VERDICTS + 7):
         concluded(watched, str(number))
     verdicts = watched.now().verdicts
     assert [shown.verdict for shown in verdicts] == [str(n + 7) for n in range(MOST_VERDICTS)]
 
 
-def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own():
-    watched = Watched().trained()
+def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own(watched):
     concluded(watched)
     for workload, verdicts in (("encdec", 1), ("augment", 0), ("encdec", 1)):
         plan = msgspec.structs.replace(PLAN, workload=workload)
@@ -698,8 +649,7 @@ def test_a_comparison_is_shown_through_a_restart_of_its_workload(workload, is_sh
     assert (shown.comparison is not None) == is_shown
 
 
-def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
-    watched = Watched().trained()
+def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one(watched):
     block(watched, 0, pipelined="on")
     watched.feed(comparison(40, verdict=VERDICT))
     home(watched, None, pipelined="off", batch_size="16")  # the user's change ended the blocks
@@ -708,8 +658,7 @@ def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one():
     assert home(watched, pipelined="off").now().status == ""
 
 
-def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
-    watched = Watched().trained()
+def test_a_change_that_ends_the_blocks_is_named_without_the_way_back(watched):
     block(watched, 0, pipelined="on")
     watched.feed(Change(id=7, settings={"batch_size": "16"}))
     assert watched.now().status == "switching batch_size to 16 …"
@@ -719,8 +668,7 @@ def test_a_change_that_ends_the_blocks_is_named_without_the_way_back():
     assert [row.configuration for row in shown.results][1:] == ["batch_size=16"]
 
 
-def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
-    watched = Watched().trained()
+def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over(watched):
     watched.feed(comparison())
     block(watched, 0, batch_size="8")
     reason = "out of memory with batch_size=4096: went back to batch_size=8"
@@ -737,57 +685,25 @@ def test_out_of_memory_in_a_block_is_shown_once_the_blocks_are_over():
     assert [row.number for row in shown.results] == [1]
 
 
-def test_a_first_block_that_cannot_be_makes_no_row_and_no_marker():
-    watched = Watched().trained()
-    reason = "cuda_graph=on needs a GPU"
-    watched.feed(
-        Refused(kind="bad_setting", changes={"cuda_graph": "on"}, reason=reason, run=1, block=0)
-    )
-    shown = home(watched).now()
-    assert shown.status_line == f"training – refused: {reason}"
-    assert labels(shown) == []
-    assert [row.number for row in shown.results] == [1]
-
-
-def test_blocks_end_an_earlier_notice():
-    watched = Watched().trained()
-    watched.feed(comparison(3))
-    watched.feed(Notice(text="refused: cuda_graph=on: needs a CUDA device"))
-    assert block(watched, 0, pipelined="on").now().status.endswith("of 40 pairs")
-
-
-def test_a_pause_within_blocks_is_a_pause():
-    watched = Watched().trained()
-    watched.feed(comparison(3))
-    block(watched, 0, pipelined="on")
+def test_a_pause_within_blocks_is_a_pause(watched):
+    block(watched.feed(comparison(3)), 0, pipelined="on")
     assert watched.feed(watched.run.pause()).now().status == "paused"
     assert watched.feed(watched.run.resume()).now().status.startswith("A/B: ")
     home(watched, pipelined="off")
     assert labels(watched.now()) == ["A/B", "paused", "resumed", "end of A/B"]
 
 
-def test_a_restart_within_blocks_ends_them():
-    watched = Watched().trained()
-    watched.feed(comparison(3))
-    block(watched, 0, pipelined="on")
+def test_a_restart_within_blocks_ends_them(watched):
+    block(watched.feed(comparison(3)), 0, pipelined="on")
     watched.feed(comparison(40, verdict=VERDICT))
     watched.feed(starting(watched.run.now_s, PLAN))
-    shown = watched.feed(watched.run.start(), *watched.run.steps(8)).now()
-    assert shown.status == ""
+    assert watched.feed(watched.run.start(), *watched.run.steps(8)).now() == having(status="")
     shown = watched.feed(watched.run.change(pipelined="on")).now()
     assert labels(shown)[-1] == "pipelined=on"
     assert shown.status == ""
 
 
-def test_an_end_within_blocks_is_an_end():
-    watched = Watched().trained()
-    watched.feed(comparison(3))
-    block(watched, 0, pipelined="on")
-    assert watched.feed(watched.run.finish()).now().status == "finished after 48 steps"
-
-
-def test_a_new_row_within_blocks_begins_when_they_are_over():
-    watched = Watched().trained()
+def test_a_new_row_within_blocks_begins_when_they_are_over(watched):
     block(watched, 0, pipelined="on")
     watched.feed(NewRow())
     block(watched, 1, pipelined="off")
@@ -795,8 +711,7 @@ def test_a_new_row_within_blocks_begins_when_they_are_over():
     assert [row.steps for row in watched.now().results] == [35, 3]
 
 
-def test_the_workers_own_cost_and_its_loaders_figures_are_passed_on():
-    watched = Watched().trained()
+def test_the_workers_own_cost_and_its_loaders_figures_are_passed_on(watched):
     assert (watched.now().instruments_ms, watched.now().transform_ms) == (0.0, {})
     last = msgspec.structs.replace(
         watched.run.step(), transform_ms={"decode": 2.5}, skipped_samples=3, instruments_ms=0.02
@@ -811,8 +726,7 @@ def test_the_workers_own_cost_and_its_loaders_figures_are_passed_on():
     assert shown.transform_ms == {"decode": 2.5}
 
 
-def test_a_profile_that_outlasts_its_limit_says_for_how_long_its_step_has():
-    watched = Watched().trained()
+def test_a_profile_that_outlasts_its_limit_says_for_how_long_its_step_has(watched):
     began_s = watched.run.now_s
     watched.feed(paused(began_s, why="profile"))
     limit_s = began_s + PROFILE_LIMIT_S
@@ -820,8 +734,7 @@ def test_a_profile_that_outlasts_its_limit_says_for_how_long_its_step_has():
     assert watched.window.snapshot(limit_s + 30).quiet_s == pytest.approx(30)
 
 
-def test_a_training_in_which_no_step_finishes_says_for_how_long():
-    watched = Watched().trained()
+def test_a_training_in_which_no_step_finishes_says_for_how_long(watched):
     assert watched.now().quiet_s is None
     ended_s = watched.run.now_s
     assert watched.window.snapshot(ended_s + 4.9).quiet_s is None
@@ -853,8 +766,7 @@ def allocated(report, **mib):
     return msgspec.structs.replace(report, values=mib)
 
 
-def test_device_memory_stands_among_the_values_of_the_training_process_and_over_time():
-    watched = Watched().trained()
+def test_device_memory_stands_among_the_values_of_the_training_process_and_over_time(watched):
     report = allocated(watched.run.step(), mem_reserved_mib=900.0, mem_peak_mib=700.0)
     reading = host(watched.run.now_s + 0.1, 321.0)
     shown = watched.feed(report, reading, *watched.run.steps(20)).now()
@@ -864,8 +776,7 @@ def test_device_memory_stands_among_the_values_of_the_training_process_and_over_
     assert shown.results[0].values["mem_peak_mib"] == 700.0
 
 
-def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker():
-    watched = Watched().trained()
+def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker(watched):
     shown = watched.feed(allocated(watched.run.step(), mem_reserved_mib=900.0)).now()
     assert shown.host.values == {"mem_reserved_mib": 900.0}
     restarted = starting(watched.run.now_s, PLAN)
@@ -875,8 +786,7 @@ def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_t
 # ── profiles ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_profile_is_pending_until_it_arrives():
-    watched = Watched().trained()
+def test_a_profile_is_pending_until_it_arrives(watched):
     watched.feed(Profile(id=7, steps=3, path="trace.json"))
     assert watched.now().profiling
     at_s = watched.run.now_s
@@ -885,13 +795,12 @@ def test_a_profile_is_pending_until_it_arrives():
     found = Profiled(
         at_s=at_s, answers=(7,), path="trace.json", first_step=41, steps=3, steps_ms=9, took_ms=9
     )
-    shown = watched.feed(found, resumed(at_s)).now()
-    assert (shown.profiling, shown.profile, shown.profile_refusal) == (False, found, "")
-    assert (shown.state, shown.status) == ("training", "")
+    assert watched.feed(found, resumed(at_s)).now() == having(
+        profiling=False, profile=found, profile_refusal="", state="training", status=""
+    )
 
 
-def test_a_profile_is_of_the_settings_that_it_was_made_with():
-    watched = Watched().trained()
+def test_a_profile_is_of_the_settings_that_it_was_made_with(watched):
     before = watched.now().settings
     at_s = watched.run.now_s
     found = Profiled(at_s=at_s, path="t.json", first_step=41, steps=3, steps_ms=9, took_ms=9)
@@ -902,8 +811,7 @@ def test_a_profile_is_of_the_settings_that_it_was_made_with():
 
 
 @pytest.mark.parametrize("kind", ["no_profile", "no_memory_owners"])
-def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
-    watched = Watched().trained()
+def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind, watched):
     watched.feed(Refused(kind=kind, changes={}, reason="the training is on the CPU"))
     assert watched.now().status_line == "training – refused: the training is on the CPU"
     watched.feed(watched.run.step())
@@ -912,19 +820,19 @@ def test_why_a_profile_or_memory_was_refused_is_shown_for_a_while(kind):
     assert watched.now().status == ""
 
 
-def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for():
-    watched = Watched().trained()
+def test_why_there_is_no_profile_is_shown_until_the_next_is_asked_for(watched):
     watched.feed(Profile(id=7, steps=3, path="trace.json"))
     watched.feed(Refused(answers=(7,), kind="no_profile", changes={}, reason="an A/B is running"))
-    shown = watched.now()
-    assert (shown.profiling, shown.profile_refusal) == (False, "an A/B is running")
-    assert shown.status_line == "training – refused: an A/B is running"
+    assert watched.now() == having(
+        profiling=False,
+        profile_refusal="an A/B is running",
+        status_line="training – refused: an A/B is running",
+    )
     watched.feed(Profile(id=8, steps=3, path="trace.json"))
     assert watched.now().profile_refusal == ""
 
 
-def test_other_jobs_are_shown_for_a_while_after_they_were_read():
-    watched = Watched().trained()
+def test_other_jobs_are_shown_for_a_while_after_they_were_read(watched):
     jobs = OtherJobs(at_s=watched.run.now_s, used_cores=1.2, cores=2)
     assert watched.feed(jobs).now(OTHERS_S / 2).other_jobs == jobs
     assert watched.now(OTHERS_S).other_jobs is None

@@ -2,6 +2,7 @@ import pytest
 
 from gpudash.statistics import WARMUP_STEPS
 from gpudash.views.settings_history import MOST_ROWS, RESERVOIR, SettingsHistory
+from tests.having import having
 from tests.scripted_run import BEGAN_S, SETTINGS, Trainer, gpu, host
 
 
@@ -35,27 +36,40 @@ class Bench:
         return self.table.results(live=live)
 
 
-def test_the_first_steps_are_left_out_as_warm_up():
-    bench = Bench()
+@pytest.fixture
+def bench():
+    return Bench()
+
+
+@pytest.fixture
+def trained(bench):
+    """A table of twenty steps."""
+    bench.train(20)
+    return bench
+
+
+def test_the_first_steps_are_left_out_as_warm_up(bench):
     bench.train(WARMUP_STEPS, 900.0)
     assert bench.rows()[0].steps == 0
     assert bench.rows()[0].steps_per_s is None
     bench.train(40, 50.0)
     (row,) = bench.rows()
-    assert (row.number, row.steps, row.step_ms_p50) == (1, 40, 50.0)
-    assert row.steps_per_s == pytest.approx(20.0)
-    assert row.samples_per_s == pytest.approx(160.0)
+    assert row == having(
+        number=1,
+        steps=40,
+        step_ms_p50=50.0,
+        steps_per_s=pytest.approx(20.0),
+        samples_per_s=pytest.approx(160.0),
+    )
     assert row.live
 
 
-def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
-    bench = Bench()
-    bench.train(20)
-    bench.change(pipelined="on")
-    bench.train(20, 40.0)
-    bench.change(pipelined="off")
-    bench.train(20)
-    rows = bench.rows()
+def test_a_change_begins_a_row_named_by_what_differs_from_the_first(trained):
+    trained.change(pipelined="on")
+    trained.train(20, 40.0)
+    trained.change(pipelined="off")
+    trained.train(20)
+    rows = trained.rows()
     assert [row.configuration for row in rows] == [
         "pipelined=off batch_size=8",
         "pipelined=on",
@@ -64,30 +78,25 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first():
     assert [row.live for row in rows] == [False, False, True]
 
 
-def test_a_script_with_its_own_settings_is_named_so():
-    bench = Bench()
-    bench.train(20)
-    assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
-    bench.table.offered(bench.run.settings)
-    assert bench.rows()[0].configuration == "as the script"
+def test_a_script_with_its_own_settings_is_named_so(trained):
+    assert trained.rows()[0].configuration == "pipelined=off batch_size=8"
+    trained.table.offered(trained.run.settings)
+    assert trained.rows()[0].configuration == "as the script"
 
 
-def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that():
-    bench = Bench()
+def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that(bench):
     bench.table.offered({**bench.run.settings, "pipelined": "on"})
     assert bench.rows()[0].configuration == "pipelined=off"
 
 
-def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offers():
-    bench = Bench()
+def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offers(bench):
     bench.start()  # torchrun starts all ranks again: the row before has no steps
     assert bench.rows()[0].configuration == "pipelined=off batch_size=8"
     bench.table.offered(bench.run.settings)
     assert bench.rows()[0].configuration == "as the script"
 
 
-def test_steps_still_on_the_device_count_in_the_row_before_the_change():
-    bench = Bench()
+def test_steps_still_on_the_device_count_in_the_row_before_the_change(bench):
     bench.train(10)
     in_flight = bench.run.steps(3)
     bench.change(pipelined="on")
@@ -97,39 +106,33 @@ def test_steps_still_on_the_device_count_in_the_row_before_the_change():
     assert [row.steps for row in bench.rows()] == [10 - WARMUP_STEPS + 3, 1]
 
 
-def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive():
-    bench = Bench()
-    bench.train(20)
-    bench.change(batch_size="16")
-    assert [row.number for row in bench.rows()] == [1, 2]
-    bench.change(batch_size="32")
-    bench.train(20)
-    rows = bench.rows()
+def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive(trained):
+    trained.change(batch_size="16")
+    assert [row.number for row in trained.rows()] == [1, 2]
+    trained.change(batch_size="32")
+    trained.train(20)
+    rows = trained.rows()
     assert [(row.number, row.configuration) for row in rows] == [
         (1, "pipelined=off batch_size=8"),
         (2, "batch_size=32"),
     ]
 
 
-def test_a_new_row_needs_no_new_warm_up():
-    bench = Bench()
-    bench.train(20)
-    bench.table.new_row()
-    bench.train(4)
-    assert [row.steps for row in bench.rows()] == [15, 4]
-    assert bench.rows()[1].configuration == "as row 1"
+def test_a_new_row_needs_no_new_warm_up(trained):
+    trained.table.new_row()
+    trained.train(4)
+    assert [row.steps for row in trained.rows()] == [15, 4]
+    assert trained.rows()[1].configuration == "as row 1"
 
 
-def test_a_new_row_during_warm_up_waits_for_the_rest_of_it():
-    bench = Bench()
+def test_a_new_row_during_warm_up_waits_for_the_rest_of_it(bench):
     bench.train(2)
     bench.table.new_row()
     bench.train(4)
     assert [row.steps for row in bench.rows()] == [1]
 
 
-def test_pauses_do_not_dilute_a_row():
-    bench = Bench()
+def test_pauses_do_not_dilute_a_row(bench):
     bench.train(40)
     bench.table.sample(gpu(bench.run.now_s - 0.1, gpu_util_pct=90.0))
     bench.run.wait(60.0)
@@ -140,58 +143,37 @@ def test_pauses_do_not_dilute_a_row():
     assert row.values["gpu_util_pct"] == 90.0
 
 
-PREFETCHED = 9
+def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(trained):
+    trained.change(warmup_steps=17, data="loader")
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    trained.pause(2.0)
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    assert trained.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
+    trained.table.new_row()
+    trained.pause(2.0)
+    trained.train(17, 10.0)
+    trained.train(20, 75.0)
+    assert [row.steps for row in trained.rows()] == [15, 40, 20]
 
 
-def test_batches_prefetched_in_a_pause_are_not_counted_as_the_loaders_rate():
-    bench = Bench()
-    bench.start(warmup_steps=PREFETCHED)
-    bench.train(PREFETCHED, 10.0)  # it was faster than the start of the training
-    bench.train(20, 75.0)
-    bench.pause(2.0)
-    bench.train(PREFETCHED, 10.0)
-    bench.train(20, 75.0)
-    (row,) = bench.rows()
-    assert (row.steps, row.steps_per_s) == (40, pytest.approx(1 / 0.075))
+def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says(trained):
+    home = trained.run.change_and({"warmup_steps": 17}, pipelined="off")
+    trained.table.go_on(home.segment)
+    trained.train(17, 10.0)
+    trained.train(20)
+    assert trained.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
-def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says():
-    bench = Bench()
-    bench.train(20)
-    bench.change(warmup_steps=17, data="loader")
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    bench.pause(2.0)
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    assert bench.rows()[1].steps_per_s == pytest.approx(1 / 0.075)
-    bench.table.new_row()
-    bench.pause(2.0)
-    bench.train(17, 10.0)
-    bench.train(20, 75.0)
-    assert [row.steps for row in bench.rows()] == [15, 40, 20]
-
-
-def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says():
-    bench = Bench()
-    bench.train(20)
-    home = bench.run.change_and({"warmup_steps": 17}, pipelined="off")
-    bench.table.go_on(home.segment)
-    bench.train(17, 10.0)
-    bench.train(20)
-    assert bench.rows()[0].steps_per_s == pytest.approx(20.0)
-
-
-def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained():
-    bench = Bench()
+def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained(bench):
     for peak_mib in (2000.0, 3000.0, 2500.0):
         bench.train(20)
         bench.table.sample(host(bench.run.now_s - 0.1, mem_peak_mib=peak_mib))
     assert bench.rows()[0].values["mem_peak_mib"] == 3000.0
 
 
-def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come():
-    bench = Bench()
+def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come(bench):
     bench.table.sample(gpu(BEGAN_S + 0.1, gpu_util_pct=1.0))  # in the warm-up
     bench.table.sample(gpu(BEGAN_S + 1.4, gpu_util_pct=80.0))  # ahead of its step
     bench.train(40)
@@ -202,8 +184,7 @@ def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they
     assert (row.values["gpu_util_pct"], row.values["cpu_pct"]) == (90.0, 150.0)
 
 
-def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count():
-    bench = Bench()
+def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count(bench):
     bench.train(40)
     bench.change(pipelined="on")
     for begin in (bench.change, lambda: bench.pause(2.0)):
@@ -215,38 +196,17 @@ def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not
     assert bench.rows()[-1].values["gpu_util_pct"] == 90.0
 
 
-def test_a_restarted_worker_never_counts_in_an_old_row():
-    bench = Bench()
-    bench.train(20)
-    bench.start(SETTINGS | {"pipelined": "on"})
-    bench.train(20)
-    rows = bench.rows()
-    assert [(row.steps, row.configuration) for row in rows] == [
-        (15, "pipelined=off batch_size=8"),
-        (15, "pipelined=on"),
-    ]
-
-
-def test_another_workload_is_named():
-    bench = Bench()
-    bench.train(20)
-    bench.start(SETTINGS, "augment")
-    bench.train(20)
-    assert bench.rows()[1].configuration == "workload=augment"
-
-
-def test_percentiles_cover_the_latest_steps_and_rates_cover_all():
-    bench = Bench()
+def test_percentiles_cover_the_latest_steps_and_rates_cover_all(bench):
     bench.train(WARMUP_STEPS)
     bench.train(100, 900.0)
     bench.train(RESERVOIR, 10.0)
     (row,) = bench.rows()
-    assert row.step_ms_p95 == 10.0
-    assert row.steps_per_s == pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
+    assert row == having(
+        step_ms_p95=10.0, steps_per_s=pytest.approx((100 + RESERVOIR) / (90.0 + RESERVOIR / 100))
+    )
 
 
-def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
-    bench = Bench()
+def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers(bench):
     bench.train(10)
     for index in range(MOST_ROWS + 20):
         bench.change(batch_size=str(8 + index))
@@ -259,33 +219,29 @@ def test_the_table_is_bounded_and_keeps_the_first_row_and_the_numbers():
     assert rows[1].configuration == "batch_size=29"  # the oldest but the first were dropped
 
 
-def test_a_row_that_stands_still_is_the_same_object():
-    bench = Bench()
-    bench.train(20)
-    bench.change(pipelined="on")
-    before = bench.rows()[0]
-    bench.train(20)
-    assert bench.rows()[0] is before
-    assert not bench.rows(live=False)[1].live
+def test_a_row_that_stands_still_is_the_same_object(trained):
+    trained.change(pipelined="on")
+    before = trained.rows()[0]
+    trained.train(20)
+    assert trained.rows()[0] is before
+    assert not trained.rows(live=False)[1].live
 
 
-def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps():
-    bench = Bench()
-    bench.train(20)
+def test_after_blocks_a_row_goes_on_and_counts_none_of_their_steps(trained):
     for value in ("on", "off", "on"):
-        bench.run.change(pipelined=value)  # a block's: the table does not see it
-        bench.train(10, 10.0)
-        bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=1.0))
-    bench.table.go_on(bench.run.change(pipelined="off").segment)
-    bench.train(WARMUP_STEPS, 900.0)
-    bench.train(30)
-    bench.table.sample(gpu(bench.run.now_s - 0.01, gpu_util_pct=90.0))
-    (row,) = bench.rows()
+        trained.run.change(pipelined=value)  # a block's: the table does not see it
+        trained.train(10, 10.0)
+        trained.table.sample(gpu(trained.run.now_s - 0.01, gpu_util_pct=1.0))
+    trained.table.go_on(trained.run.change(pipelined="off").segment)
+    trained.train(WARMUP_STEPS, 900.0)
+    trained.train(30)
+    trained.table.sample(gpu(trained.run.now_s - 0.01, gpu_util_pct=90.0))
+    (row,) = trained.rows()
     assert (row.steps, row.values["gpu_util_pct"], row.live) == (45, 90.0, True)
     assert row.steps_per_s == pytest.approx(20.0)
-    bench.change(batch_size="16")
-    bench.train(20)
-    assert [row.steps for row in bench.rows()] == [45, 15]
+    trained.change(batch_size="16")
+    trained.train(20)
+    assert [row.steps for row in trained.rows()] == [45, 15]
 
 
 def test_before_the_first_worker_there_is_no_row_to_go_on_with():
@@ -294,14 +250,7 @@ def test_before_the_first_worker_there_is_no_row_to_go_on_with():
     assert table.results(live=True) == ()
 
 
-def test_the_host_time_of_a_row_is_the_mean_of_its_steps():
-    bench = Bench()
-    bench.train(20)
-    assert bench.rows()[0].values["host_ms"] == pytest.approx(2.0)
-
-
-def test_the_percentiles_are_those_of_a_rows_own_steps():
-    bench = Bench()
+def test_the_percentiles_are_those_of_a_rows_own_steps(bench):
     bench.train(WARMUP_STEPS, 900.0)
     for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0):
         bench.train(1, step_ms)
@@ -309,8 +258,7 @@ def test_the_percentiles_are_those_of_a_rows_own_steps():
     assert (row.step_ms_p50, row.step_ms_p95) == pytest.approx((30.0, 48.0))
 
 
-def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are_its_own():
-    bench = Bench()
+def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are_its_own(bench):
     bench.train(WARMUP_STEPS, 125.0)
     began_s = bench.run.now_s
     bench.train(4, 125.0)
@@ -319,16 +267,14 @@ def test_readings_from_the_begin_of_a_rows_first_step_to_the_end_of_its_last_are
     assert bench.rows()[0].values["cpu_pct"] == 20.0
 
 
-def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it():
-    bench = Bench()
+def test_a_reading_of_the_moment_a_step_finishes_is_taken_in_it(bench):
     bench.train(WARMUP_STEPS + 1, 125.0)
     bench.table.sample(host(bench.run.now_s + 0.125, 150.0))
     bench.train(1, 125.0)
     assert bench.rows()[0].values["cpu_pct"] == 150.0
 
 
-def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept():
-    bench = Bench()
+def test_of_the_readings_during_a_long_step_the_last_thousand_are_kept(bench):
     bench.train(WARMUP_STEPS + 1)
     for number in range(1025):
         bench.table.sample(host(bench.run.now_s + 0.001 * (number + 1), 100.0 if number else 900.0))
@@ -350,8 +296,7 @@ def metered(bench, seconds, offset_j=0.0):
         bench.train(20, 50.0)  # 8 samples a step
 
 
-def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty():
-    bench = Bench()
+def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 10)
     energy = bench.rows()[0].energy
@@ -359,8 +304,7 @@ def test_a_setting_has_its_joules_of_a_sample_with_their_uncertainty():
     assert energy.joules / 1000 < energy.within_j < energy.joules / 50  # of 9 s, ticks of 0.1 s
 
 
-def test_no_figure_follows_from_less_than_two_seconds():
-    bench = Bench()
+def test_no_figure_follows_from_less_than_two_seconds(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 2)
     assert bench.rows()[0].energy is None
@@ -368,8 +312,7 @@ def test_no_figure_follows_from_less_than_two_seconds():
     assert bench.rows()[0].energy is not None
 
 
-def test_each_setting_has_its_own_energy_and_a_pause_is_in_none():
-    bench = Bench()
+def test_each_setting_has_its_own_energy_and_a_pause_is_in_none(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 5)
     bench.change(batch_size="16")
@@ -382,15 +325,8 @@ def test_each_setting_has_its_own_energy_and_a_pause_is_in_none():
     assert second == pytest.approx(first)
 
 
-def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_made_up():
-    bench = Bench()
+def test_a_driver_that_was_loaded_anew_counts_from_0_and_no_energy_is_lost_or_made_up(bench):
     bench.train(WARMUP_STEPS + 1)
     metered(bench, 4, offset_j=1e6)
     metered(bench, 4)
     assert bench.rows()[0].energy.joules == pytest.approx(WATTS / 160)
-
-
-def test_without_samples_or_a_counter_no_energy_is_known():
-    bench = Bench()
-    bench.train(200)
-    assert bench.rows()[0].energy is None

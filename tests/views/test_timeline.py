@@ -18,6 +18,7 @@ from gpudash.views.timeline import (
     place_of,
     timeline_of,
 )
+from tests.having import having
 from tests.tui.traces import ENCODE, MAIN, TRAIN, trace_of, training_trace
 
 HOST, STREAM = TraceLane("host", "main"), TraceLane("stream", "stream 7")
@@ -224,9 +225,7 @@ def test_a_kernel_knows_its_launch_and_what_encloses_that():
 def test_a_wait_knows_what_encloses_it():
     timeline = timeline_of(training_trace(1))
     row = next(row for row in timeline.rows if row.kind == "waits")
-    found = details_of(timeline, row, 0)
-    assert (found.kind, found.stack) == ("sync", ("aten::item",))
-    assert found.delay_us is None
+    assert details_of(timeline, row, 0) == having(kind="sync", stack=("aten::item",), delay_us=None)
 
 
 def test_the_first_event_of_a_trace_may_be_a_launch_and_enclosed():
@@ -238,12 +237,12 @@ def test_the_first_event_of_a_trace_may_be_a_launch_and_enclosed():
     ]
     timeline = timeline_of(trace_of(made, (HOST, STREAM)))
     kernel, outer, inner = timeline.rows
-    found = details_of(timeline, kernel, 0)
-    assert (found.name, found.delay_us) == ("gemm", 3.0)
-    assert found.stack == ("aten::mm", "cudaLaunchKernel")
-    launch = details_of(timeline, inner, 0)
-    assert (launch.name, launch.kind) == ("cudaLaunchKernel", "runtime")
-    assert (launch.stack, launch.delay_us) == (("aten::mm",), None)
+    assert details_of(timeline, kernel, 0) == having(
+        name="gemm", delay_us=3.0, stack=("aten::mm", "cudaLaunchKernel")
+    )
+    assert details_of(timeline, inner, 0) == having(
+        name="cudaLaunchKernel", kind="runtime", stack=("aten::mm",), delay_us=None
+    )
     assert details_of(timeline, outer, 1).stack == ()
     unlaunched = [(0, 3, "kernel", "gemm", 1)]
     timeline = timeline_of(trace_of(unlaunched, (HOST, STREAM)))
@@ -266,8 +265,7 @@ def test_what_has_ended_before_encloses_nothing():
 def test_details_of_overlapping_streams_name_no_event():
     timeline = timeline_of(training_trace(1))
     row = next(row for row in timeline.rows if row.kind == "overlap")
-    found = details_of(timeline, row, 0)
-    assert (found.name, found.kind, found.duration_us) == (SEVERAL, None, 2000)
+    assert details_of(timeline, row, 0) == having(name=SEVERAL, kind=None, duration_us=2000)
 
 
 def test_lanes_of_the_traces_made_here_are_what_they_are_called():

@@ -191,13 +191,6 @@ def test_the_losses_are_those_of_the_lever_on_a_gpu(name: str, value: str) -> No
     assert_same(CUDA, losses, trained_here(name, value, CUDA))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("precision", "tf32"), ("backward_thread", "autograd")]
-)
-def test_what_only_a_gpu_notices_runs_on_a_cpu_as_well(name: str, value: str) -> None:
-    assert_same(CPU, run(name, value)["losses"], trained_here("pipelined", "off"))
-
-
 @pytest.fixture
 def process_as_before() -> Iterator[None]:
     threshold, threads = gc.get_threshold(), torch.get_num_threads()
@@ -208,8 +201,17 @@ def process_as_before() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("process_as_before")
-@pytest.mark.parametrize(("name", "value"), [("gc", "frozen"), ("gc", "rare"), ("threads", "1")])
-def test_the_process_changes_no_loss(name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("gc", "frozen"),
+        ("gc", "rare"),
+        ("threads", "1"),
+        ("precision", "tf32"),
+        ("backward_thread", "autograd"),
+    ],
+)
+def test_the_process_and_what_only_a_gpu_notices_change_no_loss(name: str, value: str) -> None:
     assert_same(CPU, run(name, value)["losses"], trained_here("pipelined", "off"))
 
 
