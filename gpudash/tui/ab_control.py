@@ -24,8 +24,6 @@ from gpudash.tui.run_state import Request, RunState
 from workloads.levers import AUTO, phrase
 
 MOST_PAIRS = 10_000
-QUIET_S = 5.0
-"""How long other jobs must have left the cores alone, in seconds."""
 MOST_NAMED = 80
 """Most characters of a card's name: values may be long."""
 
@@ -47,7 +45,7 @@ class AbControl:
         waits, run = self.waits, self._run
         if waits is None or run.why_not("blocks", waits.lever):
             return None
-        return None if caution_in_ab(run.snapshot, QUIET_S) else waits
+        return None if caution_in_ab(run.snapshot) else waits
 
     def compare(self, name: str, text: str) -> None:
         """Raise LeverError if `text` is no value of the lever."""
