@@ -362,7 +362,8 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
     within = (one for one in known if one.binds and not one.limit.is_outside)
-    if cause.limit.is_outside and (then := next(within, None)) is not None:
+    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
+    if is_else and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
         said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
     return tuple(said)
