@@ -38,9 +38,8 @@ def test_evaluations_that_take_most_of_the_time_limit_however_short_each_is(last
     found = ask(evaluating(0.6, lasts_s))
     assert found.title == "paused"
     assert found.evidence[0] == "evaluation and checkpoints take 60 % of the time"
-    seldom = ask(evaluating(0.4, lasts_s))
-    assert seldom.title != "paused"
-    assert "evaluation and checkpoints take 40 % of the time besides" in seldom.evidence
+    seldom = ask(evaluating(0.4, lasts_s)).evidence
+    assert "evaluation and checkpoints take 40 % of the time besides" in seldom
 
 
 # ── evidence ────────────────────────────────────────────────────────────────────────

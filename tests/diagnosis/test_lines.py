@@ -29,9 +29,8 @@ def looked_at(snapshot):
 
 @pytest.mark.parametrize("profile", [None, profiled()], ids=["without a profile", "with one"])
 def test_a_launch_bound_answer_names_the_line_from_which_most_is_launched(profile):
-    script = changed(measured(host_ms=10.0, device_ms=10.0, gpu_util_pct=20.0), found="a script")
-    able = changed(script, can=("stacks",), worker_pid=4)
-    seen = looked_at(answered(able, profile=profile))
-    answer = answered(seen, profile=profile).answer
+    launches = measured(host_ms=10.0, device_ms=10.0, gpu_util_pct=20.0)
+    script = changed(launches, found="a script", can=("stacks",), worker_pid=4)
+    answer = answered(looked_at(answered(script, profile=profile)), profile=profile).answer
     assert (answer.title, answer.line) == ("launch-bound", "me/net.py:7")
     assert "the script is at me/net.py:7 in 15 of 20 looks" in answer.evidence

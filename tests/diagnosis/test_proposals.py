@@ -147,8 +147,8 @@ def test_where_the_training_itself_is_waited_for_no_worker_is_proposed(owner):
 
 def test_of_rarer_collections_nothing_is_foretold_as_a_script_may_ask_for_them_itself():
     of_gc = next(one for one in OF_PROCESS if one.name == "gc")
-    about = {"kind": "choice", "default": "own", "choices": of_gc.values}
-    moved = lever(name="gc", helps=tuple(of_gc.helps_by_value.items()), **about)
+    helps = tuple(of_gc.helps_by_value.items())
+    moved = lever(name="gc", kind="choice", default="own", choices=of_gc.values, helps=helps)
     frozen, rare = of_script(moved, gc_pct=50.0, device_ms=2.0, host_ms=10.0).tries
     assert (frozen.value, frozen.gain.high_pct > 80) == ("frozen", True)
     assert (rare.value, rare.gain) == ("rare", None)

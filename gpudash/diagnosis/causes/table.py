@@ -362,7 +362,8 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
     within = (one for one in known if one.binds and not one.limit.is_outside)
-    if cause.limit.is_outside and (then := next(within, None)) is not None:
+    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
+    if is_else and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
         said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
     return tuple(said)
@@ -404,7 +405,10 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield cause
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
+    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
+    # where the driver's counter reads less, work between events is what fills a step
+    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
