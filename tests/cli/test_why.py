@@ -64,20 +64,19 @@ def test_the_proof_slows_each_part_and_changes_no_number(with_torch, monkeypatch
     monkeypatch.setenv("VIRTUAL_ENV", str(with_torch))
     Path("train.py").write_text(TRAIN)
     ended = done(*WHY, "-q", *ENDLESS, timeout=2 * PATIENCE_S)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stderr.startswith("slowing ")
+    assert (ended.returncode, ended.stderr[:8]) == (0, "slowing "), ended.stderr
     assert Path("delayed").exists()
     lines = ended.stdout.splitlines()
     slowed = [line for line in lines if line.startswith("weights ")]
-    alone = done(with_torch / "bin" / "python", "train.py", str(20 * len(slowed)), "0")
-    assert slowed == alone.stdout.splitlines()
+    alone = with_torch / "bin" / "python", "train.py", str(20 * len(slowed)), "0"
+    assert slowed == done(*alone).stdout.splitlines()
     assert len(slowed) > 4
     assert lines[len(slowed)].startswith("train.py: ")
     (data,) = [line for line in lines if line.startswith("    data ")]
     assert re.search(r"-?\d\.\d\d ± \d\.\d\d$", data)
     assert "    device: the training is on a CPU, where the host computes" in lines
     line = TRAIN[: TRAIN.index("time.sleep(0.75")].count("\n") + 1
-    assert any(one.endswith(f"/train.py:{line} augment") for one in lines)
+    assert f"/train.py:{line} augment\n" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -246,7 +245,8 @@ def test_a_training_that_ends_during_its_proof_keeps_the_answer_and_says_so(
     told = Told(FIRST, FOUND, slowing(slopes=(), rounds=2, expected_s=expected_s))
     assert called("why", *PROVING, "encdec", trains=[told]) == 1
     printed, complaint = capsys.readouterr()
-    ended = "the training ended while slowing one part after another, round 3"
-    assert complaint == f"{said}\ngpudash: {ended}\n"
+    assert complaint == (
+        f"{said}\ngpudash: the training ended while slowing one part after another, round 3\n"
+    )
     assert printed.startswith("encdec: input-bound; a step 50.0 ms\n")
     assert "  try num_workers 2 → 8: +80 to +150 %; it waits\n" in printed

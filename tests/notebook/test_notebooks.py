@@ -50,15 +50,14 @@ def test_the_cells_steps_are_counted_and_the_answer_is_printed_with_a_picture(no
     assert book.show()[0] == "gpudash: no training step was seen so far\n"
     book.run("fit(200)")
     text, (picture,) = book.show()
-    first, *_ = text.splitlines()
     assert re.match(
-        r"train.ipynb on CPU, 1 thread: 200 steps, [\d.]+ steps/s; Adam, root Seq", first
+        r"train.ipynb on CPU, 1 thread: 200 steps, [\d.]+ steps/s; Adam, root Seq", text
     )
     assert fromstring(picture).tag.endswith("svg")
     book.run("fit(100)", "import sys")
     assert ": 300 steps, " in book.show()[0]
-    heavy = book.run("print([one for one in ('msgspec', 'textual', 'rich') if one in sys.modules])")
-    assert heavy == "[]\n"  # what folds and draws is in a process beside
+    heavy = "('msgspec', 'textual', 'rich')"  # what folds and draws is in a process beside
+    assert book.run(f"print([one for one in {heavy} if one in sys.modules])") == "[]\n"
 
 
 def test_three_steps_have_a_rate_and_declared_ones_count_whichever_gpudash_a_cell_has(notebook):
@@ -201,8 +200,8 @@ def first_cell():
 def test_a_kernel_without_gpudash_gets_it_by_a_line_in_its_first_cell(notebook, first_cell):
     # what the kernel's Python finds: torch, and nothing of gpudash's
     hide = "import sys; sys.modules['gpudash'] = None; sys.modules['msgspec'] = None"
-    found = "import sys; del sys.modules['gpudash']; sys.path_importer_cache.clear()"
     book = notebook(PYTHONPATH="")
+    found = "import sys; del sys.modules['gpudash']; sys.path_importer_cache.clear()"
     book.run(hide, found, first_cell, MODEL, "fit(40)")
     assert ": 40 steps, " in book.show()[0]
     names = "print({one for one in dir() if not one.startswith('_')} & {'os', 'OLDEST', 'NEWEST'})"
