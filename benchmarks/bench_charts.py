@@ -1,8 +1,8 @@
 """What drawing the dashboard at 4 Hz costs: CPU time of a frame, and its ratio to what it was.
 
-The real app in a terminal of 120×40 plays snapshots with series of 600 points of which every
-one differs: more than a live run does, whose series grow twice a second. It alternates with
-the dashboard of another revision, which plays the same; it takes about a minute.
+The real app in a terminal, of 120×40 if no other size is asked for, plays snapshots with series of
+600 points of which every one differs: more than a live run does, whose series grow twice a second.
+It alternates with the dashboard of another revision, which plays the same; it takes about a minute.
 """
 
 import argparse
@@ -51,13 +51,15 @@ app.run()
 """
 
 
-def share(folder: Path, source: Path, seconds: float, rate_hz: float) -> float:
+def share(
+    folder: Path, source: Path, seconds: float, rate_hz: float, size: tuple[int, int]
+) -> float:
     """Return the share of one core that the dashboard of this source takes, in percent."""
     program, out = folder / "child.py", folder / "share"
     program.write_text(CHILD, encoding="utf-8")
     out.unlink(missing_ok=True)
     arguments = map(str, (program, out, WARM_UP_S, seconds, rate_hz))
-    ran = run(list(arguments), source=source)
+    ran = run(list(arguments), source=source, columns=size[0], rows=size[1])
     if not out.exists():
         sys.exit(f"the app ended early; the end of its output: {ran.output[-2000:]!r}")
     return 100 * float(out.read_text(encoding="utf-8"))
@@ -81,6 +83,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=3.5)
     parser.add_argument("--rate", type=float, default=4.0)
+    parser.add_argument("--size", type=int, nargs=2, default=(120, 40), metavar=("COLUMNS", "ROWS"))
     parser.add_argument("--before", default=BEFORE, metavar="REVISION")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
@@ -88,8 +91,8 @@ def main() -> None:
         before = source_of(options.before, folder / "before")
         olds, news = [], []
         for _ in range(options.pairs):
-            olds.append(share(folder, before, options.seconds, options.rate))
-            news.append(share(folder, ROOT, options.seconds, options.rate))
+            olds.append(share(folder, before, options.seconds, options.rate, options.size))
+            news.append(share(folder, ROOT, options.seconds, options.rate, options.size))
     show(f"a frame, to one of {options.before}", news, olds)
     result = {
         "benchmark": "charts",

@@ -1,6 +1,8 @@
 """`gpudash compare`: compare two recorded runs, setting by setting."""
 
 import argparse
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 from gpudash.cli.options import add_file, add_json, add_number, add_switch
@@ -43,6 +45,7 @@ VERB = Verb(
 def main(arguments: argparse.Namespace) -> int:
     """Decide nothing where an interval contains the limit; a setting without one is an error."""
     from gpudash.cli.stdout import say, say_json
+    from gpudash.compare.rate_bars import rate_bars
     from gpudash.compare.runs import table
     from gpudash.compare.runs.comparison import compared
 
@@ -54,8 +57,12 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError(f"no setting is in both runs; {alone}; {instead}")
     if arguments.json:
         say_json(found)
+    elif arguments.markdown:
+        say(table.markdown(found))
     else:
-        say(table.markdown(found) if arguments.markdown else table.text(found))
+        columns = shutil.get_terminal_size().columns
+        picture = rate_bars(table.rates(found), "steps/s", columns) if sys.stdout.isatty() else ""
+        say("\n\n".join(filter(None, (table.text(found), picture))))
     return _judged(found)
 
 

@@ -32,7 +32,7 @@ from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS
 from gpudash.tui.preferences import Appearance, Preferences, Tab
 from gpudash.tui.screens.dialog import AskText, ShowLines
-from gpudash.tui.screens.keys import Help, Palette, as_markup, entries
+from gpudash.tui.screens.keys import Help, InOrder, Palette, as_markup, entries
 from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
 from gpudash.views.live import owner_lines, owners_title
@@ -50,6 +50,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
 
     TITLE = "gpudash"
     CSS_PATH = "style.tcss"
+    COMMANDS = {InOrder}  # noqa: RUF012  # as Textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "leave_now", "quit", show=False, priority=True),
         Binding("ctrl+q", "leave", "quit", show=False, priority=True),

@@ -25,6 +25,8 @@ LEDGER_WIDTH = 120
 """… and the columns of the ledger there."""
 LANES_FROM_ROWS = 20
 """Fewest rows in which the answer has its lanes."""
+HIGH_LANES_FROM_ROWS = 44
+"""Fewest rows in which a lane has two, where the charts are beside the ledger."""
 ANSWER_ROWS = 3
 """The limit, its reason, and what to try."""
 READINGS_ROWS = 3
@@ -50,9 +52,13 @@ class PanelChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The panel that takes all of the room; empty for none."""
     scrubber: bool = False
     lanes: int = 2
-    """Rows of the answer's lanes."""
+    """The answer's lanes."""
     lever_rows: int = 10
     """Rows of the ledger for each lever to be in sight."""
+    every_lever_rows: int = 10
+    """Rows of the ledger without its fold: there is none where half of the room is enough."""
+    reading_rows: int = 20
+    """Rows of the readings where they stand below the charts, which have the others."""
     pane_rows: int = 0
     """Rows that the pane needs; used if above its usual share."""
     alone: bool = False
@@ -74,7 +80,8 @@ def places(width: int, height: int, shown: PanelChoice) -> dict[str, Region]:
     room = Region(0, 1, width, height - rows)
     if shown.zoomed:
         return {**bars, shown.zoomed: room}
-    lanes = 1 + shown.lanes if height >= LANES_FROM_ROWS and shown.lanes else 0
+    rows_each = 1 + (width >= BESIDE and height >= HIGH_LANES_FROM_ROWS)
+    lanes = 1 + rows_each * shown.lanes if height >= LANES_FROM_ROWS and shown.lanes else 0
     answer, room = room.split_horizontal(ANSWER_ROWS + lanes)
     if not is_roomy(width, height):
         return {**bars, "answer": answer, **_small(room, shown)}
@@ -113,9 +120,10 @@ def _stacked(room: Region, pane_rows: int, shown: PanelChoice) -> dict[str, Regi
 
 def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     left, right = room.split_vertical(LEDGER_WIDTH)
-    rows = min(shown.lever_rows, room.height - LEAST_PANE)
-    ledger, pane = left.split_horizontal(rows)
-    charts, readings = right.split_horizontal(room.height * 3 // 5)
+    has_room = shown.every_lever_rows <= room.height // 2
+    rows = shown.every_lever_rows if has_room else shown.lever_rows
+    ledger, pane = left.split_horizontal(min(rows, room.height - LEAST_PANE))
+    charts, readings = right.split_horizontal(-min(shown.reading_rows, room.height * 2 // 5))
     return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 

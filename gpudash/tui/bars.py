@@ -110,8 +110,6 @@ def _per_gpu(snapshot: Snapshot) -> list[Cell]:
 def status(
     snapshot: Snapshot,
     next_start: dict[str, str],
-    undo: str = "",
-    redo: str = "",
     *,
     ending: bool = False,
     profile: str = "",
@@ -138,26 +136,14 @@ def status(
     elif snapshot.state == "paused" and "pause" in snapshot.can:
         hint = f" · {key_for('pause')} resumes"
     elif snapshot.state == "training":
-        # a verdict or a refusal needs the line
-        edits = [] if sentence else _edits(undo, redo)
         last = _change(snapshot)
         since = f"{fmt.plain(last.label)} since {fmt.clock(last.at_s)}" if last else ""
-        parts = (sentence, since, *edits)
-        parts = (*parts, *_asides(snapshot), *_notes(snapshot))
         found = " ".join(fmt.plain(snapshot.found).split())
-        sentence = " · ".join(filter(None, (*parts, found))) or "no lever changed yet"
+        parts = (sentence, since, *_asides(snapshot), *_notes(snapshot), found)
+        sentence = " · ".join(filter(None, parts)) or "no lever changed yet"
     sentence = " · ".join(filter(None, (fmt.plain(profile), sentence)))
     style = STATE_STYLES[snapshot.state][1]
     return (Cell(parts=((sentence, style), (hint, style))),)
-
-
-def _edits(undo: str, redo: str) -> list[str]:
-    ways = (("undo", undo, "back"), ("redo", redo, "again"))
-    return [
-        f"{key_for(way)} sets {fmt.plain(what)}{'' if '=' in what else f' {how}'}"
-        for way, what, how in ways
-        if what
-    ]
 
 
 def _change(snapshot: Snapshot) -> Marker | None:
@@ -230,7 +216,8 @@ def footer(
         "screen.enter": enters[1],
         **(_of_ab(snapshot) if focus == "ab" else {}),
     }
-    shown = [key for key in by_focus(keys, focus) if now.get(key.action, key.label)]
+    here = [key for key in keys if key.elsewhere or focus in key.panels]
+    shown = [key for key in by_focus(here, focus) if now.get(key.action, key.label)]
     refused = availability(snapshot, requests, [enters[0], *(key.action for key in shown)])
     ended = snapshot.state in ENDED
     urgent = {"restart"} if ended else {"compare"} if requests.comparing else set()

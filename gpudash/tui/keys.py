@@ -269,13 +269,12 @@ def key_for(action: str) -> str:
 
 
 FIRST = ("try_it", "compare", "screen.enter", "code", "why", "help")
-"""Actions whose keys are the first in the footer, whatever has the focus."""
+"""Actions whose keys are the first in footer and palette, whatever has the focus."""
 
 
 def by_focus(keys: Iterable[Key], focus: str) -> list[Key]:
     """Put those that are always first before those of the focused panel."""
     places = {action: place for place, action in enumerate(FIRST)}
-    shown = [key for key in keys if key.elsewhere or focus in key.panels]
     return sorted(
-        shown, key=lambda key: (places.get(key.action, len(FIRST)), focus not in key.panels)
+        keys, key=lambda key: (places.get(key.action, len(FIRST)), focus not in key.panels)
     )

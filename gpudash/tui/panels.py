@@ -56,14 +56,11 @@ class Panels:
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
         """Skip answer and footer."""
         snapshot, levers = control.snapshot, control.levers
-        undo, redo = levers.label("undo"), levers.label("redo")
         with self.header.contained():
             self.header.show(bars.header(snapshot), bars.header_right(snapshot))
         with self.status.contained():
             next_start, ending, line = levers.next_start, control.ending, control.profile_status
-            self.status.show(
-                bars.status(snapshot, next_start, undo, redo, ending=ending, profile=line)
-            )
+            self.status.show(bars.status(snapshot, next_start, ending=ending, profile=line))
         self.show_charts(snapshot, time)
         with self.levers.contained():
             fixed = RECORDED if snapshot.playback else control.why_not("levers")
@@ -103,6 +100,8 @@ class Panels:
             shown,
             lanes=self.answer.lanes,
             lever_rows=self.levers.wanted_rows,
+            every_lever_rows=self.levers.every_row,
+            reading_rows=self.activity.wanted_rows,
             pane_rows=self.pane.wanted_rows,
             alone=self.pane.is_of_running_ab,
         )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 
 import msgspec
 import pytest
@@ -37,6 +38,19 @@ def test_a_table_is_printed_without_complaints(runs, capsys):
     assert "0.900" in printed
     assert "not interleaved" in printed
     assert complaint == ""
+
+
+def test_on_a_terminal_both_rates_of_a_setting_are_bars_on_one_scale(runs, capsys, monkeypatch):
+    def bars():
+        ask(runs, "base", "slower")
+        lines = capsys.readouterr().out.splitlines()
+        return [(line.split()[-1], line.count("▇")) for line in lines if "▇" in line]
+
+    assert bars() == []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    (base, longest), (slower, shorter) = bars()
+    assert float(slower) / float(base) == pytest.approx(0.9, abs=0.01)
+    assert shorter / longest == pytest.approx(0.9, abs=0.03)
 
 
 def test_json_is_one_document_with_its_version(runs, capsys):

@@ -28,6 +28,21 @@ def test_a_page_is_written_without_output(run, tmp_path, capsys):
     assert f"gpudash report {run} -o {output}" in html
 
 
+def test_as_text_it_has_what_ran_its_curve_and_its_settings(run, capsys):
+    assert main(["report", str(run), "--text"]) == 0
+    what, *lines = capsys.readouterr().out.splitlines()
+    assert what.startswith("gpudash: encdec, ")
+    assert any("┤" in line for line in lines)
+    assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
+    assert "pipelined=on" in lines[-1]
+
+
+def test_a_page_needs_a_name_and_text_none(run, tmp_path, capsys):
+    assert main(["report", str(run)]) == 2
+    assert "the following arguments are required: -o/--output;" in capsys.readouterr().err
+    assert ask(run, tmp_path / "run.html", "--text") == 2
+
+
 def test_an_existing_file_is_kept_without_force(run, tmp_path, capsys):
     output = tmp_path / "run.html"
     output.write_text("precious")

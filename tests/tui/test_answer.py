@@ -123,16 +123,6 @@ def test_any_size_is_painted(snapshot, size):
     assert len(shown(snapshot, *size)) == size[1]
 
 
-def test_a_start_shows_the_requested_levers_that_fit_uncut():
-    asked = {"batch_size": "4096", "data": "resident"}
-    for width, said in (
-        (60, "asked for: batch_size=4096  data=resident"),
-        (30, "asked for: batch_size=4096"),
-    ):
-        rows = shown(changed(STARTING, requested=asked), width)
-        assert any(row.strip("▌ ") == said for row in rows)
-
-
 def test_a_start_of_a_run_without_levers_promises_none():
     rows = shown(changed(STARTING, can=()), 80)
     assert "levers" not in "".join(rows)

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpudash.present.change_axis import Axis, shared_axis
 from gpudash.protocol.session import EnergyFound
 from gpudash.snapshot import BlockShown
 from gpudash.tui.widgets.comparison import (
-    Axis,
-    axis_of,
     comparison_rows,
     sampled,
     time_left,
 )
-from tests.tui.comparisons import CONCLUDED, VERDICT, closing_in, compared, text_of
+from tests.tui.comparisons import CONCLUDED, VERDICT, compared, text_of
 
 # ── the axis and its intervals ──────────────────────────────────────────────────────────
 
@@ -56,26 +55,13 @@ INTERVALS = st.lists(CHANGES, min_size=3, max_size=3).map(sorted).map(tuple)
 
 @given(st.lists(INTERVALS, max_size=6), st.integers(12, 200), st.sampled_from(["0", "off"]))
 def test_any_intervals_fit_their_axis_and_0_is_on_it(intervals, width, zero):
-    axis = axis_of(intervals)
+    axis = shared_axis(end for interval in intervals for end in interval)
     assert axis.left <= 0 <= axis.right
     assert axis.left < axis.right
     labels = axis.labels(width, zero)
     assert len(labels) == width
     assert zero in labels
     assert all(len(axis.bar(interval, width)) == width for interval in intervals)
-
-
-def test_the_axis_holds_the_newest_interval_and_not_every_wild_one_before():
-    for pairs in range(5, 41):
-        axis = axis_of(closing_in(pairs))
-        low, _, high = closing_in(pairs)[-1]
-        assert axis.left <= low <= high <= axis.right
-    wild = ((-0.5, 0.06, 2.0), *closing_in())
-    assert axis_of(wild).right < 2.0
-
-
-def test_without_an_interval_the_axis_is_short():
-    assert axis_of([]).right <= 0.01
 
 
 # ── what is shown of a comparison ───────────────────────────────────────────────────────
@@ -224,6 +210,6 @@ def test_rows_are_spread_evenly_and_the_newest_is_always_among_them(count, rows)
 
 @pytest.mark.parametrize("high", [0.9, 1.5, 2.5, 4.0])
 def test_an_axis_never_promises_a_loss_of_more_than_everything(high):
-    axis = axis_of([(-0.95, -0.1, high)])
+    axis = shared_axis((-0.95, -0.1, high))
     assert axis.left == -1.0
     assert all(int(label) >= -100 for label in re.findall(r"-\d+", axis.labels(150)))

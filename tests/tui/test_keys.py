@@ -55,8 +55,8 @@ async def test_keys_of_levers_add_up_before_any_snapshot_confirms_them_and_are_u
         ("p", {"pipelined": "on"}, ""),  # as it began
         ("plus", {"batch_size": "16"}, "8 → 16 …"),
         ("equals_sign", {"batch_size": "32"}, "8 → 32 …"),
-        ("minus", {"batch_size": "16"}, "u sets batch_size=32"),
-        ("u", {"batch_size": "32"}, "U sets batch_size=16"),
+        ("minus", {"batch_size": "16"}, "8 → 16 …"),
+        ("u", {"batch_size": "32"}, "8 → 32 …"),
         ("U", {"batch_size": "16"}, "8 → 16 …"),
     ):
         d.engine.calls.clear()
@@ -251,11 +251,8 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups(d)
         others = {*lever.values, lever.default} - {d.app.control.levers.value(lever)}
         assert {f"Levers · {lever.name}={value}" for value in others} <= {*titles}
     groups = [title.partition(" · ")[0] for title in titles]
-    assert [*dict.fromkeys(groups)] == [
-        "Levers",
-        *(title for group, title in GROUPS.items() if {group} & {k.group for k in IN_PALETTE}),
-        "Theme",
-    ]
+    assert {*groups} == {"Levers", "Theme", *(GROUPS[key.group] for key in IN_PALETTE)}
+    assert {*groups[groups.index("Levers") :]} == {"Levers", "Theme"}
     for title, change in (
         ("Run · Pipelining on or off", {"pipelined": "off"}),
         ("Levers · batch_size=32", {"batch_size": "32"}),
@@ -268,6 +265,14 @@ async def test_every_lever_value_and_every_action_is_in_the_palette_in_groups(d)
     for key in IN_PALETTE:
         works = not key.action.startswith("screen.")
         assert (f"{GROUPS[key.group]} · {key.help}" in commands(d)) == works
+
+
+async def test_the_palette_begins_with_the_footers_first_keys_and_ends_with_the_levers(d):
+    await d.press("ctrl+p")
+    await d.until("A/B of the proposal")
+    first, second, *_ = re.findall(r"(\w+ · \w[^│]*?)  ", d.text().partition("Search")[2])
+    assert first.startswith("Prove · A/B of the proposal")
+    assert second.startswith("Prove · A/B of the lever under the cursor")
 
 
 async def test_the_palette_opens_where_it_has_room_and_runs_a_command_once(d):

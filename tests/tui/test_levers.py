@@ -184,7 +184,7 @@ def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
 
 def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
-    below = words(shown, (120, 20)).partition("more: ")[2].partition("↓ ")[2]
+    below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
     assert "Samples" not in words(shown, (120, 6))  # the list has its room first
 

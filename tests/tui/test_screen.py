@@ -193,16 +193,6 @@ def test_the_newest_lever_change_is_named_also_after_a_pause_but_not_after_a_res
     assert said("change", "restart") == said() == "no lever changed yet"
 
 
-def test_what_has_just_happened_needs_the_line_more_than_what_undo_would_do():
-    def said(what):
-        snapshot = changed(training(), status=what)
-        return status(snapshot, {}, "batch_size=8", "3 levers")[0].parts[0][0]
-
-    edits = " · u sets batch_size=8 · U sets 3 levers again"
-    assert edits in said("")
-    assert edits not in said("training – refused: the training is on the CPU")
-
-
 OUT_OF_MEMORY = (
     "out of memory with batch_size=16384: went back to batch_size=8192; batch 9216 would fit, "
     "10240 would not; most at losses/masked.py:141, 12 GiB of weights"

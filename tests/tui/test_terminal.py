@@ -62,11 +62,11 @@ class Terminal:
 
     @property
     def pane(self) -> list[str]:
-        """What stands inside the pane, which has the focus and shows an A/B, but for its keys."""
+        """What the pane, which has the focus, shows of an A/B: down to the figures of its B."""
         lines = self.lines
         top = next(y for y, line in enumerate(lines) if line.startswith(" ━"))
-        keys = (y for y, line in enumerate(lines) if "y copy the verdict" in line)
-        return lines[top + 1 : next(keys, len(lines))]
+        figures = (y for y, line in enumerate(lines) if y > top and line.startswith(" on "))
+        return lines[top + 1 : next(figures, len(lines)) + 1]
 
     @property
     def lines(self) -> list[str]:

@@ -182,7 +182,7 @@ CHANGED = msgspec.structs.replace(LEVELS, markers=(change(30.0),))
 def test_at_the_cursor_there_is_a_line_and_the_rule_shows_the_value_there():
     lines = seen(CHANGED, TimeView().at(10.2, 60.0))
     assert lines[0].endswith(" at 0:10 ━ – steps/s ━ 100 ━━")
-    assert " to 1:00 " in lines[0]
+    assert " f live " in lines[0]
     assert sum("│" in line[6:] for line in lines[1:-1]) >= 5
 
 

@@ -42,6 +42,16 @@ def _parts(
     return "\n\n".join((files, differing, table(cells(found)), remarked))
 
 
+def rates(found: RunComparison) -> dict[str, float]:
+    """Return the steps/s of each setting that both runs have, by setting and run."""
+    sides = (
+        (f"{label(one, found)} {name}", side.steps_per_s)
+        for one in found.matched
+        for name, side in (("base", one.base), ("new", one.new))
+    )
+    return {name: rate for name, rate in sides if rate is not None}
+
+
 def cells(found: RunComparison) -> list[list[str]]:
     return [HEAD, *(_row(one, found) for one in found.matched)]
 

@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 from gpudash import format as fmt
+from gpudash.compare.rate_bars import rate_bars
 from gpudash.compare.sweep.file import writing
 from gpudash.compare.sweep.grid import Grid, SettingResult
 from gpudash.compare.sweep.table import label, pairs, why_not
@@ -14,7 +15,6 @@ from gpudash.output_file import replace_file
 from gpudash.recording.files import shown
 
 SUFFIXES = (".svg", ".png")
-MOST_COLUMNS = 100
 
 
 def check(path: Path) -> None:
@@ -56,14 +56,7 @@ def bars(grid: Grid, results: Sequence[Sequence[SettingResult]], columns: int) -
         for column, result in zip(grid.columns, of_row, strict=True)
         if result.samples_per_s is not None
     }
-    if len(rates) < 2:
-        return ""
-    import plotext  # noqa: PLC0415  # only where a person looks
-
-    plotext.clear_figure()
-    plotext.theme("clear")
-    plotext.simple_bar([*rates], [*rates.values()], width=min(columns, MOST_COLUMNS))
-    return f"samples/s\n{plotext.uncolorize(plotext.build()).rstrip()}"
+    return rate_bars(rates, "samples/s", columns)
 
 
 def _note(result: SettingResult) -> str:

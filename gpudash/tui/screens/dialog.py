@@ -26,31 +26,21 @@ def text(content: str, *, classes: str | None = None) -> Static:
 
 
 def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> Widget:
-    hints = [_Way(hint, "", classes="dialog-hint")] if hint else []
+    leaves = ways({plain(line): "dismiss(None)" for line in hint.split("\n")}, "\n")
+    hints = [Static(leaves, classes="dialog-hint")] if hint else []
     head = text(title, classes="dialog-title")
     if wide:  # the hint stays in sight above long content
         return VerticalScroll(head, *hints, *content, classes="dialog wide")
     return Vertical(head, *content, *hints, classes="dialog")
 
 
-def ways(keys: Mapping[str, str]) -> Content:
+def ways(keys: Mapping[str, str], between: str = " · ") -> Content:
     """Return texts about keys; a click on one runs its action of the screen."""
     each = (
         Content.styled(text, Style.from_meta({"@click": f"screen.{action}"}))
         for text, action in keys.items()
     )
-    return Content(" · ").join(each)
-
-
-class _Way(Static):
-    """A way out of a dialog: a click answers with its key, or as Escape does."""
-
-    def __init__(self, line: str, key: str, *, classes: str | None = None) -> None:
-        super().__init__("\n".join(map(plain, line.split("\n"))), classes=classes, markup=False)
-        self._key = key
-
-    def on_click(self) -> None:
-        self.screen.dismiss(self._key or None)
+    return Content(between).join(each)
 
 
 AnswerT = TypeVar("AnswerT")
@@ -116,8 +106,8 @@ class AskKey(Dialog[str]):
 
     def __init__(self, question: str, answers: dict[str, str], escape: str) -> None:
         """`answers` has a line for each key; `escape` is the text about Escape."""
-        lines = (_Way(f"{key}  {what}", key) for key, what in answers.items())
-        super().__init__(framed(question, *lines, hint=f"esc {escape}"))
+        keys = {f"{key}  {plain(what)}": f"dismiss({key!r})" for key, what in answers.items()}
+        super().__init__(framed(question, Static(ways(keys, "\n")), hint=f"esc {escape}"))
         self._answers = answers
 
     def on_key(self, event: events.Key) -> None:

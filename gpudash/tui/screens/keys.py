@@ -4,12 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, get_args
 
 from textual.binding import Binding, BindingType
-from textual.command import CommandList, CommandPalette
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hits
+from textual.system_commands import SystemCommandsProvider
 
 from gpudash.format import plain
 from gpudash.tui.availability import availability
 from gpudash.tui.control import Control
-from gpudash.tui.keys import GROUPS, Key
+from gpudash.tui.keys import GROUPS, Key, by_focus
 from gpudash.tui.lever_control import Way
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
@@ -64,9 +65,15 @@ def bindings(keys: Iterable[Key]) -> list[BindingType]:
 
 def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, str]]:
     """Yield (title, help, action) of the palette; without effect now, the help is the reason."""
-    keys = [key for key in keys if key.palette]
+    keys = by_focus([key for key in keys if key.palette], "")
     actions = ["levers", *(key.action for key in keys)]
     refused = availability(control.snapshot, control.requests, actions)
+    would = {way: control.levers.label(way) for way in get_args(Way)}
+    for key in keys:
+        why = refused.get(key.action)
+        what = f": {would[key.action]}" if would.get(key.action) else ""
+        title = f"{GROUPS[key.group]} · {key.help}"
+        yield title, f"key {key.shown}{what}" if why is None else why.reason, key.action
     for lever in control.levers.all if "levers" not in refused else ():
         if lever.refusal:
             continue
@@ -75,17 +82,19 @@ def entries(control: Control, keys: Iterable[Key]) -> Iterator[tuple[str, str, s
             if one.value != now:
                 title = f"Levers · {lever.name}={one.value}"
                 yield title, lever.summary, f"set({lever.name!r}, {one.value!r})"
-    would = {way: control.levers.label(way) for way in get_args(Way)}
-    for key in keys:
-        why = refused.get(key.action)
-        what = f": {would[key.action]}" if would.get(key.action) else ""
-        title = f"{GROUPS[key.group]} · {key.help}"
-        yield title, f"key {key.shown}{what}" if why is None else why.reason, key.action
 
 
 def as_markup(text: str) -> str:
     """Textual's `escape` misses some brackets."""
     return plain(text).replace("[", r"\[")
+
+
+class InOrder(SystemCommandsProvider):
+    """Lists the commands in their order; Textual sorts them by title."""
+
+    async def discover(self) -> Hits:
+        for title, help_, run, _ in self.app.get_system_commands(self.screen):
+            yield DiscoveryHit(title, run, help=help_)
 
 
 class Palette(CommandPalette):

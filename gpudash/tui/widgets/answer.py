@@ -18,7 +18,6 @@ from gpudash.tui.availability import unable
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
 from gpudash.tui.widgets.panel import THIN, Panel
-from workloads.levers import phrase
 
 NAME_WIDTH = 8
 """Most columns of a lane's name."""
@@ -75,12 +74,12 @@ class AnswerStrip(Panel):
     _now: tuple[object, ...] = ()  # all of what follows
     _shown = Headline(kind="starting", title="starting")
     _stages: tuple[str, ...] = ()
-    _meanwhile: tuple[tuple[str, ...], ...] = ()
+    _meanwhile: tuple[str, ...] = ()
     _took = ""
     _rates: tuple[str, ...] = ()
     _left = ""
     _can_end = True
-    _lane_count = 2
+    _lane_count = 0
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """`last_s` is how long the last run's start took."""
@@ -117,7 +116,7 @@ class AnswerStrip(Panel):
             stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
             took: Parts = ((self._took, "dim"),) if self._took else ()
             first = _apart(stages, took, room) if width_of((*stages, *took)) < room else stages
-            hints = [((_fitting(hint, room, "  "), "dim"),) for hint in self._meanwhile]
+            hints = [((fmt.clip(hint, room), "dim"),) for hint in self._meanwhile]
             rows: Sequence[Parts] = [first, *hints]
             yield from ((bar, *row) for row in rows)
             return
@@ -129,7 +128,7 @@ class AnswerStrip(Panel):
         yield (bar, *self._reason(room))
         yield (bar, *self._action(room))
         if height > ANSWER_ROWS:
-            yield from self._lanes(width)
+            yield from self._lanes(width, height - ANSWER_ROWS - 1)
 
     @property
     def _says_limit(self) -> bool:
@@ -156,6 +155,8 @@ class AnswerStrip(Panel):
         first = self._limit(width)
         said = "".join(text for text, _ in first)
         left = [clause for clause in shown.evidence if clause not in said]
+        if shown.kind == "cores" and shown.caution and left[:1] == [*shown.evidence[:1]]:
+            left = [*left[1:], left[0]]  # the caution has the other jobs, too
         answer = shown.answer if shown.kind != "measuring" else None
         proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
@@ -223,7 +224,7 @@ class AnswerStrip(Panel):
         tries = f"{key_for('compare')} tries the one under the cursor"
         return f"nothing foreseen{untried}   {tries}, {key_for('tune')} tries all"
 
-    def _lanes(self, width: int) -> Iterator[Parts]:
+    def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
         shown = self._shown
         if not shown.step_ms:
@@ -245,7 +246,13 @@ class AnswerStrip(Panel):
             row = [(f" {name}{' ' * (name_width - cell_len(name))} ", "dim")]
             for part, columns in spread(one, step_ms, max(room, 0)):
                 row.append((printed(part, columns), part.ink) if part else (IDLE * columns, "idle"))
-            yield (*row, (f"{EDGE}{text}", "dim"))
+            row.append((f"{EDGE}{text}", "dim"))
+            yield row
+            below = [
+                (part if ink == "idle" else set_cell_size(part[:1], cell_len(part)), ink)
+                for part, ink in row
+            ]
+            yield from [below] * (rows // len(shown.lanes) - 1)
 
     # ── mouse ───────────────────────────────────────────────────────────────────────────
 
@@ -300,20 +307,14 @@ def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     )
 
 
-def _start_hints(snapshot: Snapshot) -> tuple[tuple[str, ...], ...]:
-    """Return lines of clauses: what can be done before the first step, and requested levers."""
+def _start_hints(snapshot: Snapshot) -> tuple[str, ...]:
+    """Return what can be done before the first step."""
     if runs_on(snapshot):
-        script, every = fmt.plain(snapshot.workload), f"{key_for('help')} every key"
+        script = fmt.plain(snapshot.workload)
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
-        return (as_it_is,), tuple(filter(None, (unable("levers", snapshot), every)))
-    asked = tuple(fmt.plain(phrase({name: value})) for name, value in snapshot.requested.items())
-    hints = [(f"asked for: {asked[0]}", *asked[1:])] if asked else []
-    if "levers" in snapshot.can:
-        early = "levers work already: the first step uses what you set now"
-        does = {"screen.enter": "values", "workload": "another workload", "help": "every key"}
-        keys = tuple(f"{key_for(action)} {what}" for action, what in does.items())
-        hints = [(early,), keys, *hints]
-    return tuple(hints)
+        return tuple(filter(None, (as_it_is, unable("levers", snapshot))))
+    early = "levers work already: the first step uses what you set now"
+    return (early,) * ("levers" in snapshot.can)
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:

@@ -10,9 +10,8 @@ from rich.cells import cell_len
 from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
-from gpudash.present.axes import nice_ceiling
-from gpudash.present.cells import Parts, bar_of, fitted, width_of
-from gpudash.present.change_axis import MOST, Axis, ChangeInterval, interval_of
+from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
+from gpudash.present.change_axis import ChangeInterval, interval_of, shared_axis
 from gpudash.present.wording import change_of, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
@@ -20,32 +19,12 @@ from workloads.levers import phrase
 
 MOST_INTERVALS = 5
 """Most intervals drawn of a history, the newest among them."""
-LEAST_LENGTH = 0.01
-"""Shortest length of an axis, as a relative change."""
 PAUSED = 10
 """A pair that took more than this many times the median had a pause in it."""
 LABEL = 12
 """Columns left of an axis."""
 GAP = 3
 NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks"
-
-
-def axis_of(intervals: Sequence[ChangeInterval]) -> Axis:
-    """Return an axis that includes the last interval; earlier ones may extend beyond it."""
-    low, change, high = intervals[-1] if intervals else (0.0, 0.0, 0.0)
-    most = min(max(1.0, 2 * abs(change)), MOST)
-    left, right = max(min(low, 0.0), -most), min(max(high, 0.0), most)
-    beyond = max(right - left, LEAST_LENGTH) / 2
-    for earlier_low, _, earlier_high in intervals:
-        left = min(left, max(earlier_low, -most, min(low, 0.0) - beyond))
-        right = max(right, min(earlier_high, most, max(high, 0.0) + beyond))
-    step = nice_ceiling(max(right - left, LEAST_LENGTH) / 5)
-    return Axis(
-        # a rate cannot fall by more than 100 %
-        left=max(math.floor(round(left / step, 6)) * step, -1.0) or -step * (right <= 0),
-        right=math.ceil(round(right / step, 6)) * step or step,
-        step=step,
-    )
 
 
 def sampled(count: int, rows: int) -> list[int]:
@@ -115,7 +94,7 @@ def _interval_rows(
     numbered = [
         numbered[index] for index in sampled(len(numbered), min(height - 1, MOST_INTERVALS))
     ]
-    axis = axis_of([interval for _, interval in numbered])
+    axis = shared_axis(numbered[-1][1])  # earlier ones may extend beyond it
     zero = fmt.plain(before) if cell_len(before) <= room // 6 else "0"
     yield ((" " * LABEL + axis.labels(room, zero), "dim"),)
     for pairs, interval in numbered:
@@ -142,7 +121,7 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     else:
         text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {change_of(shown)}"
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
-    return _fields([(text, "strong"), (goal, "dim")], width)
+    return ((whole((text, goal), width, " " * GAP) or fitted(text, width), "strong"),)
 
 
 def _check(shown: ComparisonShown, width: int) -> Parts:
@@ -151,7 +130,7 @@ def _check(shown: ComparisonShown, width: int) -> Parts:
     else:
         said = "✓ passed so far" if shown.check_passed else "✗ failed so far"
     ink = "bad" if shown.check_passed is False else "dim"
-    return _fields([(f"control (the same setting twice) {said}", ink)], width)
+    return ((fitted(f"control (the same setting twice) {said}", width), ink),)
 
 
 def _figure(value: float | None) -> str:
@@ -184,23 +163,8 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
         row = (
             (fitted(name, name_width), ink),
             ("  ", "text"),
-            *_fields([(column[side], "text") for column in columns], width - name_width - 2, gap=2),
+            (whole([column[side] for column in columns], width - name_width - 2, "  "), "text"),
         )
         bar = bar_of(rates[side] / (max(rates) or 1.0), width - width_of(row) - GAP)
         rows.append((*row, (f"{' ' * GAP}{bar}", ink)))
     return rows
-
-
-def _fields(fields: Sequence[tuple[str, str]], width: int, gap: int = GAP) -> Parts:
-    row: list[tuple[str, str]] = []
-    used = 0
-    for text, ink in fields:
-        between = gap if row else 0
-        if not text:
-            continue
-        if used + between + cell_len(text) > width:
-            row = row or [(fitted(text, width), ink)]
-            break
-        row += [(" " * between + text, ink)]
-        used += between + cell_len(text)
-    return tuple(row)

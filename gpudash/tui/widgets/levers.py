@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.present.cells import Parts, cut, exactly, first_in_sight, following, value_in
+from gpudash.present.cells import CellRow, Parts, cut, exactly, first_in_sight, following, value_in
 from gpudash.present.change_axis import Axis, shared_axis
 from gpudash.present.history import rate_unit
 from gpudash.present.ledger import (
@@ -96,13 +96,19 @@ class LeverPanel(Panel):
     @property
     def wanted_rows(self) -> int:
         """Rows for what is not folded, for the fold, and to explain the row under the cursor."""
-        return 2 + max(self._open + self._is_folded, 4)
+        first, count = unfolded(self._ledger), len(self._ledger)
+        return 2 + max(count if self._cursor >= first else first + (first < count), 4)
+
+    @property
+    def every_row(self) -> int:
+        """Rows without a fold."""
+        return 2 + len(self._ledger)
 
     @property
     def _open(self) -> int:
-        """How many rows are not folded."""
-        first = unfolded(self._ledger)
-        return first if self._cursor < first else len(self._ledger)
+        """How many rows are not folded: all of them where there is room."""
+        first, count = unfolded(self._ledger), len(self._ledger)
+        return first if self._cursor < first and self.inside.height <= count else count
 
     @property
     def _is_folded(self) -> bool:
@@ -142,32 +148,21 @@ class LeverPanel(Panel):
     def rule(self, width: int) -> Parts:
         ink, line = ("focus", HEAVY) if self.has_focus else ("border", THIN)
         columns = _columns(self._ledger, width)
-        row: list[tuple[str, str]] = []
-
-        def head(text: str, room: int, name: str = "dim") -> None:
-            text = cut(text, max(room - 2, 0))
-            row.append((f"{text} ", name))
-            row.append((f"{line * (room - cell_len(text) - 2)} "[: room - cell_len(text) - 1], ink))
-
-        row.append((f" {line} ", ink))
-        head(TITLE, columns.name, "strong")
-        head(CHANGE, columns.change)
+        row, axis = CellRow(width, line, ink), 3 + columns.name + columns.change
+        row.put(0, " ", ink)
+        for at, text, text_ink in ((3, TITLE, "strong"), (3 + columns.name, CHANGE, "dim")):
+            row.put(at - 1, f" {text} ", text_ink)
         if columns.bar:
-            labels = self._axis.labels(columns.bar)
-            row += [
-                (text, "dim") if text.strip() else (line * len(text), ink)
-                for text in re.split(r"( {2,})", f"{labels} ")
-            ]
+            for label in re.finditer(r"\S+(?: \S+)*", self._axis.labels(columns.bar)):
+                row.put(axis + label.start(), label[0], "dim")
+        end = axis + columns.bar + (columns.bar > 0)
+        row.put(end - 1, f" {self._unit} ", "dim")
+        end += cell_len(self._unit)
         why = fmt.plain(self._why_not or "")
-        head(self._unit, len(self._unit) + 2)
-        left = width - sum(cell_len(text) for text, _ in row)
-        if why and cell_len(why) + 2 > left:
-            why = "read only"
-        if why and cell_len(why) + 2 <= left:
-            row += [(f" {why} ", "busy")]
-            left -= cell_len(why) + 2
-        row.append((line * left, ink))
-        return exactly(row, width)
+        why = why if end + cell_len(why) + 4 <= width else "read only"
+        if why and end + cell_len(why) + 4 <= width:
+            row.put(end + 2, f" {why} ", "busy")
+        return row.parts
 
     def body(self, width: int, height: int) -> Iterator[Parts]:
         count, shown = len(self._ledger), min(self._open, height)

@@ -97,14 +97,6 @@ def gutter_of(width: int) -> int:
     return GUTTER if width >= GUTTER + LEAST_PLOT else 0
 
 
-def window(time_range: TimeRange, view: TimeView, *, live: bool) -> str:
-    """Return what time a chart shows: `last 2 min`, or where it ends if it does not follow."""
-    length = _length(time_range)
-    if view.end_s is not None:
-        return f"{length} to {fmt.minutes(view.end_s)}"
-    return f"last {length}" if live else f"{length} to {fmt.minutes(time_range.end_s)}"
-
-
 def ends_of(time_range: TimeRange, view: TimeView, *, live: bool) -> tuple[str, str]:
     """Return the moments at both ends of a chart: how long ago, or when if it does not follow."""
     if view.end_s is None and live:

@@ -30,6 +30,8 @@ DRAWN = ("gpu_util_pct", "loss")
 """What has a curve where there is room."""
 CURVE_FROM = 16
 """Rows from which it has one: seven are left for the most important readings."""
+CURVE_ROWS = 1 + LEAST_ROWS
+"""Rows of a curve with its name."""
 COMPACT_ROWS = 2
 """Rows up to which rate and step time are beside the other readings: the charts have no room."""
 
@@ -45,6 +47,12 @@ class Activity(TimePanel):
         self._readings = readings(snapshot, self.view)
         now_s = snapshot.elapsed_s if self.whole else 0.0
         return self._readings, snapshot.series.at_s, no_gpu(snapshot), bool(snapshot.ranks), now_s
+
+    @property
+    def wanted_rows(self) -> int:
+        """Rows for its rule, all readings, and a curve."""
+        readings = len(self._readings) + bool(no_gpu(self._snapshot))
+        return 1 + readings + CURVE_ROWS * bool(self._drawn)
 
     def time_at(self, x: int) -> float | None:
         width, height = self.inside
@@ -127,11 +135,12 @@ class Activity(TimePanel):
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         room = max(height - len(self._why(width, height)), 0)
         if self._has_curve(room):
-            room -= LEAST_ROWS + 1
+            room -= CURVE_ROWS
         return self._readings[:room]
 
     def _has_curve(self, room: int) -> bool:
-        return room >= CURVE_FROM and bool(self._drawn)
+        enough = min(CURVE_FROM, len(self._readings) + CURVE_ROWS)
+        return room >= enough and bool(self._drawn)
 
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:

@@ -37,7 +37,6 @@ from gpudash.tui.widgets.panel import (
     ends_of,
     gutter_of,
     moment_cell,
-    window,
 )
 
 LEAST_BANDED = 6
@@ -65,10 +64,8 @@ class ThroughputChart(TimePanel):
         live = is_live(snapshot)
         follow = button("live" if live else "newest", "screen.freeze", rank=4)
         keys = () if view.end_s is None else (follow,)
-        shown = window(self.time_range, view, live=live)
         unit = cell(f"²{throughput(snapshot).unit}", "strong")
-        when = cell(shown, "dim" if view.end_s is None else "busy", rank=2)
-        return (unit, when), (*keys, *self._values())
+        return (unit,), (*keys, *self._values())
 
     def _values(self) -> Iterator[Cell]:
         snapshot, at_s, rate = self._snapshot, self.view.moment_s, throughput(self._snapshot)
