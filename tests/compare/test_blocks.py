@@ -115,16 +115,6 @@ def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
     ]
 
 
-def test_a_block_that_was_cut_short_has_no_outcome():
-    bench = Bench(0, min_steps=3).entered()
-    bench.finished(900.0, 900.0, 50.0, 50.0)
-    bench.changed(block=None, after_step=5, run=None)
-    bench.ended("another change ended it")
-    bench.finished(1.0, segment=1)
-    assert bench.outcomes == []
-    assert bench.log.over == "another change ended it"
-
-
 def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
     bench = Bench(0, 1).entered()
     bench.finished(900.0)  # a step went through before memory ran out
@@ -381,16 +371,3 @@ def test_no_step_is_counted_twice_or_in_the_wrong_block(run, data):
     refused = [one.number for one in outcomes if isinstance(one, NotRun)]
     assert refused == [record.block for record in records if isinstance(record, Refused)]
     assert log.over is not None
-
-
-def test_the_scripted_worker_marks_what_must_not_be_counted():
-    worker, stamp = Worker(), Normaliser().stamp
-    log = BlockLog(RUN, blocks_of(0, 1), stamp(worker.start()))
-    worker.obey(Blocks(id=1, run=RUN, blocks=tuple(blocks_of(0, 1))))
-    while worker.blocks.running:
-        worker.turn()
-    worker.finish()
-    outcomes = [one for record in map(stamp, worker.take()) for one in log.fold(record)]
-    assert [one.number for one in outcomes] == [0, 1]
-    assert [one.busy_s / one.steps for one in outcomes] == pytest.approx([0.05, 0.05])
-    assert all(msgspec.structs.asdict(one)["steps"] >= 2 for one in outcomes)

@@ -118,11 +118,6 @@ def test_the_last_two_minutes_are_shown_at_first():
     assert (time_range.begin_s, time_range.end_s) == (2000 - 120, 2000)
 
 
-def test_a_short_run_fills_most_of_the_chart_and_ends_at_its_right_border():
-    time_range = shown(ticks(0, 106), 60, TimeView())
-    assert (time_range.begin_s, time_range.end_s) == (53 - SHORTEST_S * 1.15**10, 53)
-
-
 @pytest.mark.parametrize("starts_s", [0, 10, 40, 300])
 @pytest.mark.parametrize("trained_s", [1, 15, 30, 60, 119])
 def test_a_chart_is_full_soon_after_the_first_step_however_long_the_start_took(starts_s, trained_s):
@@ -200,12 +195,6 @@ def test_a_tick_that_misses_a_border_by_rounding_belongs_to_the_bin_that_ends_th
     at_s = [10 + rounding_s, 10.5, 11 + rounding_s, 12 + rounding_s, 12.5]
     bins = axes.bins_of(at_s, TimeRange(begin_s=10.0, end_s=12.0, columns=2))
     assert bins == [(0, slice(1, 3)), (1, slice(3, 4))]
-
-
-def test_a_point_stands_in_the_middle_of_its_bin():
-    time_range = TimeRange(begin_s=10.0, end_s=20.0, columns=5)
-    bins = [(0, slice(0, 2)), (1, slice(2, 3))]
-    assert axes.cut([1.0, 3.0, 7.0], bins, time_range) == [[(11.0, 2.0), (13.0, 7.0)]]
 
 
 def test_ticks_of_unequal_length_weigh_by_it():
@@ -432,8 +421,3 @@ def test_the_cursor_stays_in_the_run_and_in_sight(columns, column_s, newest_s):
     if view.cursor_s is not None:
         assert 0 <= view.cursor_s <= newest_s
         assert view.end_s - view.span_s <= view.cursor_s <= view.end_s
-
-
-def test_zooming_in_keeps_the_cursor_in_sight():
-    view = LIVE.at(500.0, 600.0).zoomed(-1, 600.0)
-    assert view.end_s - view.span_s <= 500.0 <= view.end_s

@@ -12,12 +12,6 @@ def test_the_end_is_followed_until_a_row_is_chosen():
     assert Scroll().in_sight(11, 4) == range(7, 11)
 
 
-def test_a_chosen_row_stays_where_it_is_as_rows_are_added():
-    scroll = Scroll().at(7, 10, 4)
-    assert scroll.chosen(20) == 7
-    assert scroll.in_sight(20, 4) == scroll.in_sight(10, 4) == range(6, 10)
-
-
 def test_the_list_scrolls_only_as_far_as_brings_the_chosen_row_into_sight():
     up = Scroll().at(3, 10, 4)
     assert up.in_sight(10, 4) == range(3, 7)

@@ -38,11 +38,6 @@ def test_a_thread_that_always_wants_to_run_waits_its_waited_share(ran_s, waited_
     assert core_wait_pct(before, now, 2.0, 16) == pytest.approx(percent)
 
 
-def test_threads_with_enough_cores_are_added_up():
-    now = counts(main=(1.0, 0.0), loader=(0.5, 0.5), another=(0.0, 1.0))
-    assert core_wait_pct({}, now, 1.0, 16) == pytest.approx(50.0)
-
-
 def test_threads_that_sleep_change_nothing():
     before, now = counts(main=(0.0, 0.0)), counts(main=(0.6, 0.4))
     asleep = alike(300, 9.0, 9.0)

@@ -113,19 +113,6 @@ def test_memory_is_that_of_the_operating_system_in_mib(worker: Worker):
     assert rss_mib(HostReader(worker.process.pid)) == pytest.approx(expected, rel=0.05)
 
 
-def test_cpu_is_percent_of_one_core_over_the_time_between(worker: Worker, clock: Clock):
-    reader, process = HostReader(worker.process.pid, clock), psutil.Process(worker.process.pid)
-    reader.read()
-    before = process.cpu_times()
-    worker.does("work")
-    clock.now_s += 0.5
-    cpu_pct = reader.read().number("cpu_pct")
-    after = process.cpu_times()
-    used_s = after.user + after.system - before.user - before.system
-    assert cpu_pct
-    assert cpu_pct == pytest.approx(100 * used_s / 0.5, rel=0.1)
-
-
 @pytest.mark.parametrize("lists_children", {procfs.LISTS_CHILDREN, False})
 def test_children_count_as_soon_as_they_are_there(
     worker: Worker,

@@ -89,13 +89,6 @@ def told(machine: Machine) -> Machine:
     return machine
 
 
-def test_the_time_of_the_training_of_its_workers_and_of_others_are_told_apart(told: Machine):
-    told.has_used(TRAINING, 0.5)
-    told.has_used(WORKER, 0.3)
-    told.has_used(LOGGER, 0.1)
-    assert told.shares() == [90, 30, 10]
-
-
 def test_a_training_without_workers_has_none_whatever_else_it_has_started(told: Machine):
     told.reader.roles.tell([])
     told.ends(WORKER)

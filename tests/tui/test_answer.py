@@ -216,6 +216,12 @@ def test_what_a_proposal_takes_gives_way_to_its_gain():
     assert "+39" not in (shown(starved, 36))[2]
 
 
+def test_a_range_is_shown_whole_or_not_at_all():
+    for width in range(20, 121, 7):
+        rows = shown(measured("jpeg_input", data_ms=3.0), width, 8)
+        assert not any("+39" in row and "+72 %" not in row for row in rows)
+
+
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_on_a_machine_too_busy_for_proof_that_is_said_behind_the_proposal(width):
     waiting = measured("jpeg_input", device=CPU, data_ms=6.0, device_ms=3.0)

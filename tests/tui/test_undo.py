@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 
 from gpudash.errors import UsageError
-from gpudash.protocol.session import Playback
 from gpudash.tui.lever_control import MOST_EDITS, Edit, UndoStack
 from tests.tui.fake_engine import result, settings, training
 from tests.tui.test_run import ask, in_force, running
@@ -134,16 +133,6 @@ def test_changes_to_the_next_start_are_those_that_are_not_undone(control):
         if way:
             way(control)
         assert control.levers.next_start == settings_then
-
-
-@pytest.mark.parametrize("way", ["undo", "redo"])
-def test_where_there_is_nothing_to_undo_or_redo_it_says_so(way, control):
-    with pytest.raises(UsageError, match=f"there is no lever change to {way}"):
-        control.levers.go(way)
-    control.take(changed(training(), can=(), playback=Playback(name="run.csv")))
-    with pytest.raises(UsageError, match="a recording is shown"):
-        control.levers.go(way)
-    assert changes_of(control) == []
 
 
 # ── a row's settings ────────────────────────────────────────────────────────────────────

@@ -95,13 +95,6 @@ def test_a_rank_that_waits_in_a_collective_needs_no_cpu_for_it():
     assert found.unattributed_s == pytest.approx(0.010)
 
 
-def test_steps_shorter_than_a_millisecond_are_shared_out_like_any_other():
-    measured = account(started(0), progress(step(0.0005, 0.5, device_ms=0.25, data_ms=0.125)))
-    assert (measured.phases_s, measured.data_s) == pytest.approx((0.00025, 0.000125))
-    timed = account(started(0), progress(step(0.0005, 0.5, cpu_ms=0.25, data_ms=0.125)))
-    assert (timed.phases_s, timed.data_s) == pytest.approx((0.00025, 0.000125))
-
-
 def test_steps_not_measured_yet_are_shared_out_like_the_newest_that_were():
     measured = progress(step(0.01, 10, device_ms=5, data_ms=3))
     found = account(started(0), measured, progress(step(0.02, 10)))
