@@ -264,14 +264,6 @@ def test_a_pause_between_the_halves_is_in_no_step(clock: Clock[int], device: Dev
     assert step.step_ms == pytest.approx(3)
 
 
-def test_an_iteration_that_failed_is_forgotten(clock: Clock[int], device: Device) -> None:
-    mark = clock.begin()
-    mark("copy")
-    clock.interrupt()
-    enqueue(clock, device, plain(10), 1)
-    assert len(finished(clock, device, 101)) == 1
-
-
 def test_an_iteration_that_is_begun_again_without_a_break_keeps_its_begin(
     clock: Clock[int], device: Device
 ) -> None:
@@ -364,15 +356,6 @@ def test_on_a_cpu_steps_have_cpu_time(monkeypatch: pytest.MonkeyPatch) -> None:
         steps += [step for step, _ in clock.finished()]
     assert [step.step_ms for step in steps] == pytest.approx([10, 5000, 10])
     assert [step.values["cpu_ms"] for step in steps] == pytest.approx([9, 8, 20])
-
-
-def test_on_a_cpu_the_host_is_the_device() -> None:
-    timestamps = HostTimestamps()
-    timestamp, now = timestamps.tie()
-    assert timestamp == now
-    later = timestamps.record()
-    assert timestamps.passed(later)
-    assert timestamps.between_ms(timestamp, later) == (later - timestamp) * 1e3
 
 
 def test_steps_that_are_only_counted_come_in_order_and_break_no_chain(

@@ -7,12 +7,10 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gpudash.instrument import endpoint
 from gpudash.instrument.endpoint import Endpoint, SocketLine
-from gpudash.protocol.commands import Pause
 from gpudash.protocol.session import Notice
 
 
@@ -106,17 +104,6 @@ def test_after_the_script_closed_all_descriptors_a_dashboard_may_connect(path) -
         accepted.close()
     listening.close()
     assert not path.exists()
-
-
-def test_events_carry_their_rank_and_commands_arrive(path) -> None:
-    _, dashboard, line = connected(path)
-    line.send(Notice(text="hello"))
-    source, rank, seq, _, body = msgspec.json.decode(dashboard.recv(1000))
-    assert (source, rank, seq, body["text"]) == ("training", 3, 0, "hello")
-    dashboard.sendall(msgspec.json.encode(Pause(id=1)) + b"\n")
-    line.wait(10)
-    assert line.read() == [Pause(id=1)]
-    assert line.read() == []
 
 
 def test_a_dashboard_that_reads_nothing_is_disconnected_at_a_limit(path, monkeypatch) -> None:
