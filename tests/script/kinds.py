@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 
 from gpudash.script import discovery
-from tests.script.shape import Net, data, made, shape, takes
+from tests.script.shape import Net, data, made, random_batch, random_batches, shape, takes
 
 
 class Slow(Net):
@@ -23,17 +23,25 @@ class Slow(Net):
         return super().forward(x)
 
 
-def learn(model, optimizer, x, y):
+def update(optimizer, loss):
     optimizer.zero_grad()
-    functional.cross_entropy(model(x), y).backward()
+    loss.backward()
     optimizer.step()
+
+
+def learn(model, optimizer, x, y):
+    update(optimizer, functional.cross_entropy(model(x), y))
+
+
+def learn_all(model, optimizer, batches):
+    for x, y in batches:
+        learn(model, optimizer, x, y)
 
 
 def learn_from(encode):
     model, optimizer = made()
     for _ in range(3):
-        for x, y in data():
-            learn(model, optimizer, encode(x), y)
+        learn_all(model, optimizer, ((encode(x), y) for x, y in data()))
 
 
 @shape(18)
@@ -73,9 +81,7 @@ def distillation(toy):
             student = model(x)
             with torch.no_grad():
                 wanted = teacher(x)
-            optimizer.zero_grad()
-            functional.mse_loss(student, wanted).backward()
-            optimizer.step()
+            update(optimizer, functional.mse_loss(student, wanted))
 
 
 @shape(12)
@@ -86,9 +92,7 @@ def loss_by_a_frozen_model(toy):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         for x, y in data():
-            optimizer.zero_grad()
-            functional.cross_entropy(judge(model(x)), y).backward()
-            optimizer.step()
+            learn(lambda x: judge(model(x)), optimizer, x, y)
 
 
 ROLLOUTS, UPDATES = 5, 8
@@ -107,8 +111,7 @@ def rollouts(toy):
     agent, optimizer = made()
     for _ in range(ROLLOUTS):
         acts(agent)
-        for _ in range(UPDATES):
-            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+        learn_all(agent, optimizer, random_batches(UPDATES))
 
 
 @shape(ROLLOUTS * UPDATES)
@@ -119,8 +122,7 @@ def rollouts_in_evaluation_mode(toy):
         agent.train(mode=False)
         acts(agent)
         agent.train()
-        for _ in range(UPDATES):
-            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+        learn_all(agent, optimizer, random_batches(UPDATES))
 
 
 @shape(ROLLOUTS * 6)
@@ -128,8 +130,7 @@ def rollouts_into_a_loader(toy):
     agent, optimizer = made()
     for _ in range(ROLLOUTS):
         acts(agent)
-        for x, y in data():
-            learn(agent, optimizer, x, y)
+        learn_all(agent, optimizer, data())
 
 
 @shape(18)
@@ -153,8 +154,7 @@ def draws_previews(toy):
     model, optimizer = made()
     batches = data()
     for _ in range(3):
-        for x, y in batches:
-            learn(model, optimizer, x, y)
+        learn_all(model, optimizer, batches)
         acts(model)
 
 
@@ -169,9 +169,7 @@ def replay_buffer(toy):
         model.train()
         with torch.no_grad():
             wanted = target(torch.randn(16, 8))
-        optimizer.zero_grad()
-        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
-        optimizer.step()
+        update(optimizer, functional.mse_loss(model(torch.randn(16, 8)), wanted))
 
 
 @shape(20)
@@ -184,31 +182,7 @@ def target_computed_by_hand(toy):
         with torch.no_grad():
             wanted = target(torch.randn(16, 8))
         takes()
-        optimizer.zero_grad()
-        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
-        optimizer.step()
-
-
-@shape(20)
-def actor_and_two_critics(toy):
-    """Each of three optimizers learns from the same samples."""
-    actor, one, other = Net(out=8), Net(), Net()
-    critics = torch.optim.Adam([*one.parameters(), *other.parameters()])
-    acting = torch.optim.Adam(actor.parameters())
-    scale = torch.zeros((), requires_grad=True)
-    scaling = torch.optim.Adam([scale])
-    for _ in range(20):
-        x, y = torch.randn(16, 8), torch.randint(2, (16,))
-        critics.zero_grad()
-        losses = [functional.cross_entropy(critic(x), y) for critic in (one, other)]
-        sum(losses).backward()
-        critics.step()
-        acting.zero_grad()
-        one(actor(x)).mean().backward()
-        acting.step()
-        scaling.zero_grad()
-        (scale.exp() * 2).backward()
-        scaling.step()
+        update(optimizer, functional.mse_loss(model(torch.randn(16, 8)), wanted))
 
 
 @shape(12)
@@ -222,9 +196,7 @@ def environment_between(toy):
         for _ in range(4):
             chosen.append(policy(torch.randn(1, 8)).log_softmax(1)[0, 0])
             takes()  # the environment
-        optimizer.zero_grad()
-        torch.stack(chosen).sum().backward()
-        optimizer.step()
+        update(optimizer, torch.stack(chosen).sum())
 
 
 @shape(12)
@@ -232,11 +204,9 @@ def slow_loss(toy):
     model, optimizer = made()
     for _ in range(2):
         for x, y in data():
-            optimizer.zero_grad()
             computed = model(x)
             takes()
-            functional.cross_entropy(computed, y).backward()
-            optimizer.step()
+            update(optimizer, functional.cross_entropy(computed, y))
 
 
 def unseen_loss(model, x):
@@ -250,33 +220,18 @@ def forward_of_no_part(toy):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         for x, _ in data():
-            optimizer.zero_grad()
-            unseen_loss(model, x).backward()
-            optimizer.step()
-
-
-def learn_against(criticised, generated):
-    generator, critic = Net(out=8), Net()
-    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
-    for x, _ in data(24 * 8):
-        for _ in range(criticised):
-            ones[0].zero_grad()
-            (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
-            ones[0].step()
-        for _ in range(generated):
-            ones[1].zero_grad()
-            critic(generator(torch.randn(8, 8))).mean().backward()
-            ones[1].step()
+            update(optimizer, unseen_loss(model, x))
 
 
 @shape(24)
 def generator_steps_twice(toy):
-    learn_against(1, 2)
-
-
-@shape(24)
-def critic_steps_thrice_on_a_batch(toy):
-    learn_against(3, 1)
+    generator, critic = Net(out=8), Net()
+    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
+    for x, _ in data(24 * 8):
+        made_up = generator(torch.randn(8, 8)).detach()
+        update(ones[0], critic(x).mean() - critic(made_up).mean())
+        for _ in range(2):
+            update(ones[1], critic(generator(torch.randn(8, 8))).mean())
 
 
 one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
@@ -284,8 +239,7 @@ one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
 
 def learn_anew(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+    learn_all(model, optimizer, random_batches(5))
 
 
 @shape(60)
@@ -319,9 +273,7 @@ def learn_sequences(*, batch_first):
     model = Sequences(batch_first=batch_first)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(12):
-        optimizer.zero_grad()
-        model(torch.randn(7, 5, 8)).mean().backward()
-        optimizer.step()
+        update(optimizer, model(torch.randn(7, 5, 8)).mean())
 
 
 @shape(12)
@@ -339,9 +291,7 @@ def one_model_called_thrice(toy):
     """Nothing shows whether the calls are of the same samples."""
     model, optimizer = made()
     for _ in range(12):
-        optimizer.zero_grad()
-        sum(model(torch.randn(16, 8)).mean() for _ in range(3)).backward()
-        optimizer.step()
+        update(optimizer, sum(model(torch.randn(16, 8)).mean() for _ in range(3)))
 
 
 @shape(12)
@@ -399,7 +349,7 @@ def evaluates_in_training_mode(toy):
         if number % 5 == 4:
             with torch.no_grad():
                 model(torch.randn(32, 8))
-        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+        learn(model, optimizer, *random_batch())
 
 
 @shape(12)
@@ -413,6 +363,4 @@ def target_in_each_step(toy):
             computed = model(x)
             with torch.no_grad():
                 wanted = model(x)
-            optimizer.zero_grad()
-            functional.mse_loss(computed, wanted).backward()
-            optimizer.step()
+            update(optimizer, functional.mse_loss(computed, wanted))

@@ -5,7 +5,14 @@ import os
 import torch
 from torch import nn
 
-from tests.script.shape import backward, data, made, shape
+from tests.script.shape import (
+    backward,
+    data,
+    fit,
+    made,
+    random_batches,
+    shape,
+)
 from tests.script.shapes_fed import loader
 
 
@@ -19,9 +26,7 @@ def switched_off_and_on(toy):
             toy.tracker.meter.border_at = 20
 
     toy.at_border, toy.tracker.meter.border_at = flip, 10
-    for _ in range(40):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
+    fit(model, optimizer, random_batches(40))
 
 
 @shape(40)
@@ -34,9 +39,7 @@ def switched_off_and_looked_at_closely(toy):
             toy.tracker.meter.active, toy.tracker.meter.closely_until = step == 30, 30
 
     toy.at_border, toy.tracker.meter.border_at = flip, 10
-    for _ in range(40):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
+    fit(model, optimizer, random_batches(40))
     toy.tracker.meter.closely_until = 0
 
 
@@ -96,9 +99,7 @@ def backward_of_another_tool(toy):
     torch.autograd.backward = theirs
     loader(toy)
     model, optimizer = made()
-    for batch in data(28 * 8):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(28 * 8))
     kept, torch.autograd.backward = torch.autograd.backward is theirs, ours
     return {"calls": len(calls), "kept": kept}
 
@@ -113,7 +114,5 @@ def lever_on_calls(toy):
             toy.newest.roots[0].around = lambda call: calls.append(1) or call
 
     toy.at_border, toy.tracker.meter.border_at = put, 10
-    for batch in data(40 * 8):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(40 * 8))
     return {"calls": len(calls)}

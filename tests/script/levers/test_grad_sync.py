@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
@@ -48,13 +48,6 @@ def test_nothing_of_it_is_left_on_what_is_saved_or_copied(results):
 
 
 # ── where it is refused ─────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture
-def group():
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
 
 
 def of(model, optimizer=None, **facts):
