@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpudash.errors import UsageError
-from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Profile, Resume, Stop
+from gpudash.protocol.commands import Block, Blocks, Change, Plan, Resume, Stop
 from gpudash.protocol.session import Notice
 from gpudash.protocol.training import (
     BlocksEnded,
@@ -158,24 +158,6 @@ TWO_RANKS = (
 )
 
 
-def test_a_change_goes_to_every_rank_with_one_step_for_all(run, monkeypatch):
-    watched = run("-c", TWO_RANKS)
-    for rank in (0, 1):
-        watched.first(Progress, rank)
-    members = watched.source._processes._members
-    sent = {member.rank: [] for member in members}
-    for member in members:
-        monkeypatch.setattr(member, "send", sent[member.rank].append)
-    newest = max(one.total_steps for one in watched.of(Progress))
-    for command in (Change(id=1, settings={"num_workers": "4"}), Blocks(id=2, run=1, blocks=())):
-        watched.source.send(command)
-    watched.source.send(Profile(id=3, steps=3, path="trace.json"))
-    assert sent[0][:2] == sent[1]
-    assert [type(one) for one in sent[0]] == [Change, Blocks, Profile]
-    first, second = [one.at_step for one in sent[1]]
-    assert newest < first <= second
-
-
 TWO_JOBS = (
     "import subprocess, sys\n"
     f"words = [sys.executable, {TRAINING!r}, '--world-size', '2']\n"
@@ -214,19 +196,6 @@ def test_a_change_that_not_every_rank_could_receive_is_refused(run, monkeypatch)
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     said = "2 of 3 ranks are connected, and a lever moves on all at once"
     assert watched.first(Refused).reason == said
-
-
-def test_a_change_waits_for_ranks_that_come_a_little_later(run):
-    watched = run("-c", TWO_RANKS)
-    for rank in (0, 1):
-        watched.first("started", rank)
-    members = watched.source._processes._members
-    late = next(member for member in members if member.rank == 1)
-    members.remove(late)
-    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
-    members.append(late)
-    for rank in (0, 1):
-        watched.first("changed", rank)
 
 
 def test_if_rank_0_is_lost_another_ranks_answer_is_passed_on_once(run):
@@ -324,15 +293,6 @@ def test_a_process_without_the_protocol_is_reported_and_does_no_harm(run):
 # ── commands ────────────────────────────────────────────────────────────────────
 
 
-def test_commands_reach_the_training_and_are_answered(run):
-    watched = run(TRAINING)
-    watched.first("started")
-    watched.source.send(Change(id=1, settings={"num_workers": "4"}))
-    assert watched.first("changed").answers == (1,)
-    watched.source.send(Pause(id=2))
-    assert watched.first("paused").answers == (2,)
-
-
 def test_commands_without_a_receiver_are_answered_too(run):
     watched = run("-c", "import time; time.sleep(60)")
     block = Block(number=0, changes={}, min_steps=1, min_s=0.0)
@@ -393,11 +353,6 @@ RANK = """\
   traceback : To enable
 =====
 """
-
-
-def test_a_failure_names_its_last_output(run):
-    watched = run("-c", "raise ValueError('no data')")
-    assert watched.end() == "train.py exited with 1: ValueError: no data"
 
 
 @pytest.mark.parametrize(

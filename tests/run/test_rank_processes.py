@@ -11,6 +11,7 @@ from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import BlocksEnded, Refused, Status
 from gpudash.run.workload_process import WorkloadProcess, job_of
+from tests.answers import blocks
 from tests.watched import Watched
 
 PATIENCE_S = 120
@@ -104,11 +105,8 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert paused[0].after_step == paused[1].after_step
     changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), 2)
     assert changed[0].after_step == changed[1].after_step == paused[0].after_step
-    blocks = tuple(
-        Block(number=number, changes={"pipelined": way}, min_steps=3, min_s=0.05)
-        for number, way in enumerate(("on", "off", "off", "on"))
-    )
-    ranks.source.send(Blocks(id=5, run=1, blocks=blocks))
+    ways = [{"pipelined": way} for way in ("on", "off", "off", "on")]
+    ranks.source.send(blocks(5, 1, *ways, min_s=0.05))
     ranks.ask(Resume(id=6), 2)
     ranks.until(lambda: all(ranks.each(BlocksEnded)))
     switches = [

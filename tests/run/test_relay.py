@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -316,17 +316,17 @@ def impostor():
             server = at_end.enter_context(socket.create_server((LOOPBACK, 0)))
             heard = []
 
+            def answer(connection):
+                with connection, connection.makefile("rwb") as file:
+                    for line in lines:
+                        file.write(line + b"\n")
+                        file.flush()
+                        heard.append(file.readline())
+
             def serve():
-                while True:
-                    try:
-                        connection, _ = server.accept()
-                    except OSError:
-                        return
-                    with connection, connection.makefile("rwb") as file:
-                        for line in lines:
-                            file.write(line + b"\n")
-                            file.flush()
-                            heard.append(file.readline())
+                while server.fileno() >= 0:
+                    with suppress(OSError):  # who connects may hang up at any time
+                        answer(server.accept()[0])
 
             threading.Thread(target=serve, daemon=True).start()
             at_end.callback(server.shutdown, socket.SHUT_RDWR)

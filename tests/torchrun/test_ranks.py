@@ -13,7 +13,7 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.cli.headless import News
-from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
+from gpudash.protocol.commands import Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import Progress, State
 from gpudash.run.command_process import keep
@@ -22,6 +22,7 @@ from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
+from tests.answers import blocks
 from tests.watched import Watched
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
@@ -99,13 +100,9 @@ def steps_of(answers):
     return {one.after_step for one in answers}
 
 
-def ab(number, run, sides, *, min_steps=5):
+def ab(number, run, sides, min_steps=5):
     a, b = sides
-    blocks = [
-        Block(number=i, changes=one, min_steps=min_steps, min_s=0.05)
-        for i, one in enumerate((a, b, b, a))
-    ]
-    return Blocks(id=number, run=run, blocks=tuple(blocks))
+    return blocks(number, run, a, b, b, a, min_steps=min_steps, min_s=0.05)
 
 
 def test_all_ranks_of_a_torchrun_name_the_same_job(two):
