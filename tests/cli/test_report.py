@@ -28,23 +28,6 @@ def test_a_page_is_written_without_output(run, tmp_path, capsys):
     assert f"gpudash report {run} -o {output}" in html
 
 
-def test_an_existing_file_is_kept_without_force(run, tmp_path, capsys):
-    output = tmp_path / "run.html"
-    output.write_text("precious")
-    assert ask(run, output) == 2
-    assert capsys.readouterr().err == f"gpudash: {output} exists; --force overwrites it\n"
-    assert output.read_text() == "precious"
-    assert ask(run, output, "--force") == 0
-    assert output.read_text().startswith("<!DOCTYPE html>")
-
-
-def test_invalid_lines_are_counted(run, tmp_path, capsys):
-    log = run.with_suffix(".jsonl")
-    log.write_bytes(log.read_bytes() + b"[]\n")
-    assert ask(log, tmp_path / "run.html") == 0
-    assert capsys.readouterr().err == f"left out 1 line of {log} that made no sense\n"
-
-
 def test_a_long_reading_shows_on_a_terminal_how_far_it_is(run, tmp_path):
     command = [sys.executable, "-m", "gpudash", "report", str(run), "-o", "run.html"]
     terminal = pexpect.spawn(command[0], command[1:], cwd=tmp_path, encoding="utf-8", timeout=60)

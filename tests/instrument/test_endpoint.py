@@ -1,16 +1,20 @@
 """The socket of a training process: one dashboard, of the same user, that delays no step."""
 
+import fcntl
 import os
 import select
+import signal
 import socket
 import stat
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from gpudash.instrument import endpoint
 from gpudash.instrument.endpoint import Endpoint, SocketLine
+from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol.session import Notice
 
 
@@ -106,20 +110,6 @@ def test_after_the_script_closed_all_descriptors_a_dashboard_may_connect(path) -
     assert not path.exists()
 
 
-def test_a_dashboard_that_reads_nothing_is_disconnected_at_a_limit(path, monkeypatch) -> None:
-    monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
-    _, dashboard, line = connected(path)
-    kept = 0
-    while not line.gone:
-        line.send(Notice(text="x" * 10_000))
-        kept += 10_000
-    assert kept > 1 << 20
-    line.send(Notice(text="to nobody"))
-    assert line.read() == []
-    line.wait(10)  # for nothing
-    dashboard.close()
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [
@@ -163,3 +153,52 @@ def test_a_default_socket_timeout_of_the_scripts_delays_nothing(path) -> None:
         line.send(Notice(text="x" * 10_000))
     assert not line.gone
     dashboard.close()
+
+
+# ── whatever interrupts the writing ───────────────────────────────────────────────────────
+
+
+def over_a_pipe() -> tuple[int, EventPipe]:
+    reading, writing = os.pipe()
+    return reading, EventPipe(writing)
+
+
+def over_a_socket() -> tuple[int, EventPipe]:
+    reading, writing = socket.socketpair()
+    fd = writing.fileno()
+    return reading.detach(), EventPipe(fd, 0, writing.send, socket.MSG_NOSIGNAL)
+
+
+class HandlerRaisesError(Exception):
+    pass
+
+
+@contextmanager
+def raising_once_written(reading: int) -> Iterator[None]:
+    """Have a signal arrive, whose handler raises, as soon as there is something to read."""
+
+    def handler(*_: object) -> None:
+        raise HandlerRaisesError
+
+    before = signal.signal(signal.SIGIO, handler)
+    fcntl.fcntl(reading, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(reading, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK)
+        signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize("connected", [over_a_pipe, over_a_socket])
+def test_a_line_is_sent_once_even_if_a_signal_handler_raises(
+    connected: Callable[[], tuple[int, EventPipe]],
+) -> None:
+    reading, events = connected()
+    with raising_once_written(reading), pytest.raises(HandlerRaisesError):
+        events.send(Notice(text="one"))
+    assert events.kept_bytes == 0
+    events.send(Notice(text="two"))
+    one, two = os.read(reading, 1 << 16).splitlines()
+    assert b"one" in one
+    assert b"two" in two
