@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 
 from gpudash.script import discovery
-from tests.script.shape import Net, data, made, random_batch, random_batches, shape, takes
+from tests.script.shape import Net, data, made, random_batch, random_batches, shape, shapes, takes
 
 
 class Slow(Net):
@@ -44,18 +44,6 @@ def learn_from(encode):
         learn_all(model, optimizer, ((encode(x), y) for x, y in data()))
 
 
-@shape(18)
-def frozen_encoder(toy):
-    """As in latent diffusion or linear probing."""
-    learn_from(torch.no_grad()(Slow(out=8).eval().requires_grad_(requires_grad=False)))
-
-
-@shape(18)
-def frozen_encoder_with_gradients_on(toy):
-    """Nothing that it computes has a gradient, though the script does not say so."""
-    learn_from(Slow(out=8).eval().requires_grad_(requires_grad=False))
-
-
 class Autoencoder(nn.Module):
     """Is used by its methods, never called."""
 
@@ -67,9 +55,19 @@ class Autoencoder(nn.Module):
         return self.encoder(x)
 
 
-@shape(18)
-def frozen_encoder_by_its_method(toy):
-    learn_from(torch.no_grad()(Autoencoder().eval().encode))
+def frozen():
+    return Slow(out=8).eval().requires_grad_(requires_grad=False)
+
+
+shapes(
+    18,
+    frozen_encoder=lambda _toy: learn_from(torch.no_grad()(frozen())),  # as in linear probing
+    # nothing that it computes has a gradient, though the script does not say so
+    frozen_encoder_with_gradients_on=lambda _toy: learn_from(frozen()),
+    frozen_encoder_by_its_method=lambda _toy: learn_from(
+        torch.no_grad()(Autoencoder().eval().encode)
+    ),
+)
 
 
 @shape(18)
@@ -276,14 +274,11 @@ def learn_sequences(*, batch_first):
         update(optimizer, model(torch.randn(7, 5, 8)).mean())
 
 
-@shape(12)
-def sequence_first(toy):
-    learn_sequences(batch_first=False)
-
-
-@shape(12)
-def batch_first(toy):
-    learn_sequences(batch_first=True)
+shapes(
+    12,
+    sequence_first=lambda _toy: learn_sequences(batch_first=False),
+    batch_first=lambda _toy: learn_sequences(batch_first=True),
+)
 
 
 @shape(12)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 
 import torch
 from torch import distributed, nn
@@ -94,24 +95,12 @@ def compared(kind=Accumulating, **options):
     return {"differs": max(differs), "plain": plain.sent, "sent": moved.sent}
 
 
-@shape
-def alike():
-    return compared()
-
-
-@shape
-def changing():
-    return compared(lengths=CHANGING)
-
-
-@shape
-def clipped_by_norm():
-    return compared(lengths=CHANGING, clip=clip_grad_norm_)
-
-
-@shape
-def clipped_by_value():
-    return compared(lengths=CHANGING, clip=clip_grad_value_)
+SHAPES |= {
+    "alike": compared,
+    "changing": partial(compared, lengths=CHANGING),
+    "clipped_by_norm": partial(compared, lengths=CHANGING, clip=clip_grad_norm_),
+    "clipped_by_value": partial(compared, lengths=CHANGING, clip=clip_grad_value_),
+}
 
 
 @shape
