@@ -11,6 +11,7 @@ import termios
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ class Worker(Watched):
 
     def __init__(self, plan: Plan) -> None:
         self.held = WorkloadProcess(plan)
+        self.ids = count(100)
         super().__init__(job_of(plan, self.held))
 
     def trains_as(self, changed: State) -> None:
@@ -54,12 +56,9 @@ class Worker(Watched):
 
     def change(self, **settings: str) -> State:
         """Change levers; return the answer."""
-        self.ids += 1
-        (answer,) = self.ask(Change(id=self.ids, settings=settings))
+        (answer,) = self.ask(Change(id=next(self.ids), settings=settings))
         assert isinstance(answer, State), answer
         return answer
-
-    ids = 100
 
 
 @pytest.fixture
