@@ -2,12 +2,10 @@
 
 import fcntl
 import os
-import select
 import signal
 import socket
 import stat
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -44,17 +42,6 @@ def test_the_socket_of_an_earlier_process_with_the_same_id_is_replaced(path) -> 
     listening, dashboard, _ = connected(path)
     listening.close()
     dashboard.close()
-
-
-def test_a_process_with_nothing_else_to_do_waits_for_its_dashboard(path) -> None:
-    listening = Endpoint(path)
-    with ThreadPoolExecutor() as pool, socket.socket(socket.AF_UNIX) as dashboard:
-        waiting = pool.submit(listening.wait)
-        dashboard.connect(str(path))
-        with waiting.result(timeout=30) as accepted:
-            dashboard.send(b"x")
-            assert select.select([accepted], [], [], 30)[0]
-            assert accepted.recv(1) == b"x"
 
 
 def test_another_user_is_turned_away(path, monkeypatch) -> None:

@@ -103,32 +103,22 @@ def acts(agent, observations=2):
             takes()  # the environment
 
 
-@shape(ROLLOUTS * UPDATES)
-def rollouts(toy):
-    """As in PPO."""
+def roll_out(batches=lambda: random_batches(UPDATES), *, evaluates=False):
+    """Act, and learn from that."""
     agent, optimizer = made()
     for _ in range(ROLLOUTS):
-        acts(agent)
-        learn_all(agent, optimizer, random_batches(UPDATES))
-
-
-@shape(ROLLOUTS * UPDATES)
-def rollouts_in_evaluation_mode(toy):
-    """As in Stable Baselines."""
-    agent, optimizer = made()
-    for _ in range(ROLLOUTS):
-        agent.train(mode=False)
+        agent.train(mode=not evaluates)
         acts(agent)
         agent.train()
-        learn_all(agent, optimizer, random_batches(UPDATES))
+        learn_all(agent, optimizer, batches())
 
 
-@shape(ROLLOUTS * 6)
-def rollouts_into_a_loader(toy):
-    agent, optimizer = made()
-    for _ in range(ROLLOUTS):
-        acts(agent)
-        learn_all(agent, optimizer, data())
+shapes(
+    ROLLOUTS * UPDATES,
+    rollouts=lambda _toy: roll_out(),  # as in PPO
+    rollouts_in_evaluation_mode=lambda _toy: roll_out(evaluates=True),  # as in Stable Baselines
+)
+shapes(ROLLOUTS * 6, rollouts_into_a_loader=lambda _toy: roll_out(data))
 
 
 @shape(18)
@@ -156,31 +146,27 @@ def draws_previews(toy):
         acts(model)
 
 
-@shape(20)
-def replay_buffer(toy):
-    """Acts with gradients, and learns from many at a time, by a target as well."""
+def learn_by_a_target(act, compute=lambda: None):
+    """Act with gradients, and learn from many at a time, by a target as well."""
     model, optimizer = made()
     target = Net()
     for _ in range(20):
-        model.eval()
-        model(torch.randn(1, 8)).argmax()
+        act(model)
         model.train()
         with torch.no_grad():
             wanted = target(torch.randn(16, 8))
+        compute()
         update(optimizer, functional.mse_loss(model(torch.randn(16, 8)), wanted))
 
 
-@shape(20)
-def target_computed_by_hand(toy):
-    """As in C51: acts with gradients, and computes at length with what a target says."""
-    model, optimizer = made()
-    target = Net()
-    for _ in range(20):
-        model(torch.randn(16, 8)).argmax()
-        with torch.no_grad():
-            wanted = target(torch.randn(16, 8))
-        takes()
-        update(optimizer, functional.mse_loss(model(torch.randn(16, 8)), wanted))
+shapes(
+    20,
+    replay_buffer=lambda _toy: learn_by_a_target(lambda model: model.eval()(torch.randn(1, 8))),
+    # as in C51: it computes at length with what a target says
+    target_computed_by_hand=lambda _toy: learn_by_a_target(
+        lambda model: model(torch.randn(16, 8)), takes
+    ),
+)
 
 
 @shape(12)

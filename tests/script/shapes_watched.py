@@ -12,35 +12,30 @@ from tests.script.shape import (
     made,
     random_batches,
     shape,
+    shapes,
 )
 from tests.script.shapes_fed import loader
 
 
-@shape(40)
-def switched_off_and_on(toy):
-    model, optimizer = made()
+def switched_off(toy, until, **meanwhile):
+    """Measure nothing from step 10 to that one."""
 
     def flip(step):
-        if step in (10, 20):
-            toy.tracker.meter.active = step == 20
-            toy.tracker.meter.border_at = 20
+        if step in (10, until):
+            toy.tracker.meter.active = step == until
+            vars(toy.tracker.meter).update(meanwhile)
 
     toy.at_border, toy.tracker.meter.border_at = flip, 10
-    fit(model, optimizer, random_batches(40))
-
-
-@shape(40)
-def switched_off_and_looked_at_closely(toy):
-    """As in a block by the wall clock whose end must be seen, because batches come in bursts."""
-    model, optimizer = made()
-
-    def flip(step):
-        if step in (10, 30):
-            toy.tracker.meter.active, toy.tracker.meter.closely_until = step == 30, 30
-
-    toy.at_border, toy.tracker.meter.border_at = flip, 10
-    fit(model, optimizer, random_batches(40))
+    fit(*made(), random_batches(40))
     toy.tracker.meter.closely_until = 0
+
+
+shapes(
+    40,
+    switched_off_and_on=lambda toy: switched_off(toy, 20, border_at=20),
+    # as in a block by the wall clock whose end must be seen, because batches come in bursts
+    switched_off_and_looked_at_closely=lambda toy: switched_off(toy, 30, closely_until=30),
+)
 
 
 @shape(400, asked=[123, 257])
