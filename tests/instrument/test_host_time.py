@@ -82,8 +82,8 @@ BESIDE = {
     ),
     "gpudash itself is left out": (
         had(cpu_s=0.6),
-        {"host_s": 0.5, "meanwhile": lambda host: host.leave_out(0.1)},
-        {"code_pct": 50},
+        {"host_s": 0.7, "meanwhile": lambda host: host.leave_out(0.1)},
+        {"code_pct": 50, "blocked_pct": 20},
     ),
     "where the kernel counts no waits for a core nothing is called blocked": (
         (1.0, 0.4, None, 0.0, 0.0, 0.0),
