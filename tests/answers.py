@@ -2,16 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
 from gpudash.protocol.commands import Block, Blocks
 from gpudash.protocol.envelope import Event
 from tests.lives import name_of, turns
 
 
-def blocks(number: int, run: int, *changes: dict[str, str], min_steps: int = 3) -> Blocks:
+def blocks(
+    number: int,
+    run: int,
+    *changes: dict[str, str],
+    min_steps: int = 3,
+    min_s: float = 0.0,
+    wall_clock: Literal["instrumented", "uninstrumented"] | None = None,
+) -> Blocks:
     """The command `number`: a block for each of the changes."""
     made = [
-        Block(number=i, changes=one, min_steps=min_steps, min_s=0.0)
+        Block(number=i, changes=one, min_steps=min_steps, min_s=min_s, wall_clock=wall_clock)
         for i, one in enumerate(changes)
     ]
     return Blocks(id=number, run=run, blocks=tuple(made))

@@ -141,6 +141,17 @@ def called_with_double(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", worker_double.environment()["PYTHONPATH"])
 
 
+@pytest.fixture
+def own_catalogue() -> Iterator[None]:
+    """What a test adds to the catalogue of workloads goes with it."""
+    from workloads import CATALOGUE
+
+    before = dict(CATALOGUE)
+    yield
+    CATALOGUE.clear()
+    CATALOGUE.update(before)
+
+
 @pytest.fixture(scope="session")
 def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment, to be activated, whose Python has torch from its start: see tests/warm.py."""

@@ -197,14 +197,6 @@ def test_the_progress_line_shows_the_interval_closing_in():
     assert progress_line(compiling) == f"{seen[-1]}, no step for 31 s"
 
 
-def test_zero_has_no_minus_sign():
-    comparison = Comparison(question(a="on"))
-    wobble = cycle([50.0, 50.001])
-    Conducted(comparison, Worker(lambda settings: next(wobble))).run()
-    line = progress_line(Snapshot(comparison=comparison.shown()))
-    assert line.endswith("5/6 pairs, +0.0 % [+0.0, +0.0]")
-
-
 # ── the card ────────────────────────────────────────────────────────────────────────────
 
 

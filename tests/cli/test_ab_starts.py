@@ -64,19 +64,6 @@ def test_json_holds_each_start_and_the_interval_over_them(capsys):
     assert found["verdict"].startswith("pipelined=on is 5.0 % faster")
 
 
-@pytest.mark.parametrize(
-    ("ratios", "code"),
-    [
-        ((1.04, 1.05, 1.06), Exit.DONE),
-        ((0.94, 0.95, 0.96), Exit.SLOWER),
-        ((0.9, 1.1, 1.0), Exit.NOT_SHOWN),  # each start alone would be sure
-    ],
-)
-def test_the_exit_code_tells_the_verdict_over_starts(ratios, code):
-    assert run(*gaining(*ratios), words=["--exit-code"]) == code
-    assert run(*gaining(*ratios)) == Exit.DONE
-
-
 # ── fewer starts than planned ───────────────────────────────────────────────────────────
 
 BROKEN = ScriptedSession(failure=Failed(kind="error", sentence="it cannot be"))

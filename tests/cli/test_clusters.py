@@ -1,6 +1,5 @@
 """Batch jobs and containers: no terminal, a /tmp of the job's own, limits, stubs of Slurm."""
 
-import json
 import os
 import re
 import shlex
@@ -237,15 +236,3 @@ def test_attaching_traces_no_process(programs):
         over.touch()
         job.communicate(timeout=PATIENCE_S)
         assert job.returncode == 0
-
-
-@pytest.mark.usefixtures("shared_memory")
-def test_doctor_says_what_a_job_may_use(monkeypatch, capsys):
-    monkeypatch.setattr("gpudash.cli.doctor.ASK_TORCH", "raise SystemExit(1)")
-    monkeypatch.setenv("SLURM_JOB_ID", "77")
-    assert main(["doctor", "--json"]) == 0
-    found = {one["name"]: one["detail"] for one in json.loads(capsys.readouterr().out)["checks"]}
-    assert "usable here" in found["machine"]
-    assert "/dev/shm has " in found["shared memory"]
-    assert "0 of yours live in " in found["runs"]
-    assert "srun --overlap --jobid 77" in found["runs"]

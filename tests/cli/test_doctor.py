@@ -267,6 +267,11 @@ def test_no_shared_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     )
 
 
+def test_in_a_job_it_says_how_to_look_in(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "77")
+    assert "srun --overlap --jobid 77" in checked(monkeypatch, "runs").detail
+
+
 def test_a_folder_that_cannot_hold_runs_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(tmp_path / "none"))
     check = checked(monkeypatch, "runs")

@@ -15,20 +15,26 @@ def test_a_log_becomes_the_requested_files_without_output(tmp_path, capsys):
     assert (tmp_path / "rows.jsonl").read_text().startswith('{"time_s": ')
 
 
-def test_existing_files_are_kept_without_force(tmp_path, capsys):
-    command = ["export", str(recorded(tmp_path)), "-o", str(tmp_path / "again.csv")]
-    (tmp_path / "again.csv").write_text("precious")
-    assert main(command) == 2
-    assert capsys.readouterr().err.endswith("again.csv exists; --force overwrites it\n")
-    assert (tmp_path / "again.csv").read_text() == "precious"
+MADE = pytest.mark.parametrize(("verb", "name"), [("export", "a.csv"), ("report", "a.html")])
+"""What a verb makes of a recording."""
+
+
+@MADE
+def test_existing_files_are_kept_without_force(private, refused, verb, name):
+    command = [verb, str(recorded(private)), "-o", name]
+    (private / name).write_text("precious")
+    assert refused(*command).endswith(f"{name} exists; --force overwrites it\n")
+    assert (private / name).read_text() == "precious"
     assert main([*command, "--force"]) == 0
+    assert (private / name).read_text() != "precious"
 
 
+@MADE
 @pytest.mark.parametrize(("lines", "said"), [(1, "1 line"), (3, "3 lines")])
-def test_invalid_lines_are_counted(tmp_path, capsys, lines, said):
-    log = recorded(tmp_path)
+def test_invalid_lines_are_counted(private, capsys, verb, name, lines, said):
+    log = recorded(private)
     log.write_bytes(log.read_bytes() + b"[]\n" * lines)
-    assert main(["export", str(log), "-o", str(tmp_path / "again.csv")]) == 0
+    assert main([verb, str(log), "-o", name]) == 0
     assert capsys.readouterr().err == f"left out {said} of {log} that made no sense\n"
 
 

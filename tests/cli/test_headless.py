@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from gpudash.cli.headless import (
-    SIGNALS,
     News,
     Printer,
     interruptions,
@@ -84,14 +83,6 @@ def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
         r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
         r"gpudash: it broke; recorded until then to 'a\tb.csv'",
     ]
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_that_would_end_it_is_collected(number):
-    arrived = []
-    with interruptions(arrived):
-        signal.raise_signal(number)
-    assert arrived == [number]
 
 
 @pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])

@@ -15,13 +15,10 @@ from gpudash.cli.stdout import ask
 from tests.cli.conftest import GPUDASH, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done, free_port
 
+pytestmark = pytest.mark.usefixtures("private")
+
 RUN = [*GPUDASH, "run"]
 TOKEN = "a token of the tests"
-
-
-@pytest.fixture(autouse=True)
-def _private(private):
-    """The working folder."""
 
 
 @pytest.fixture

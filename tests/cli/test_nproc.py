@@ -1,6 +1,6 @@
 """`--nproc N`: its plan, and refusals before anything starts."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,17 +9,10 @@ from gpudash.cli.main import main
 from gpudash.cli.sweep_grid import of_count
 from gpudash.protocol.commands import Plan
 from tests.cli.conftest import Refused
-from workloads import CATALOGUE
 from workloads.standard_levers import PROCESSES
 
-
-@pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
-    """Restore the catalogue: the command line adds the levers of several processes to it."""
-    before = dict(CATALOGUE)
-    yield
-    CATALOGUE.clear()
-    CATALOGUE.update(before)
+pytestmark = pytest.mark.usefixtures("own_catalogue")
+"""The command line adds the levers of several processes to it."""
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from gpudash.snapshot import Result, Snapshot
 from tests import waiting
 from tests.scripted_worker import TRACE
 
+pytestmark = pytest.mark.usefixtures("private")
+
 WARM = Snapshot(
     state="training",
     workload="encdec",
@@ -39,11 +41,6 @@ while True:
     optimizer.zero_grad()
     time.sleep(0.005)  # leaves the cores to others while it is waited for
 """
-
-
-@pytest.fixture(autouse=True)
-def _private(private):
-    """The working folder."""
 
 
 def done(*words):

@@ -39,25 +39,8 @@ def test_as_text_it_has_what_ran_its_curve_and_its_settings(run, capsys):
 
 def test_a_page_needs_a_name_and_text_none(run, tmp_path, capsys):
     assert main(["report", str(run)]) == 2
-    assert "the following arguments are required: -o/--output;" in capsys.readouterr().err
+    assert "one of the arguments -o/--output --text is required" in capsys.readouterr().err
     assert ask(run, tmp_path / "run.html", "--text") == 2
-
-
-def test_an_existing_file_is_kept_without_force(run, tmp_path, capsys):
-    output = tmp_path / "run.html"
-    output.write_text("precious")
-    assert ask(run, output) == 2
-    assert capsys.readouterr().err == f"gpudash: {output} exists; --force overwrites it\n"
-    assert output.read_text() == "precious"
-    assert ask(run, output, "--force") == 0
-    assert output.read_text().startswith("<!DOCTYPE html>")
-
-
-def test_invalid_lines_are_counted(run, tmp_path, capsys):
-    log = run.with_suffix(".jsonl")
-    log.write_bytes(log.read_bytes() + b"[]\n")
-    assert ask(log, tmp_path / "run.html") == 0
-    assert capsys.readouterr().err == f"left out 1 line of {log} that made no sense\n"
 
 
 def test_a_long_reading_shows_on_a_terminal_how_far_it_is(run, tmp_path):

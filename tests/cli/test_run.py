@@ -26,12 +26,9 @@ from gpudash.snapshot import Snapshot
 from tests.cli.conftest import GPUDASH, ROOT, TRAINING, ended, in_terminal, script, shows
 from tests.waiting import PATIENCE_S, done, until
 
+pytestmark = pytest.mark.usefixtures("private")
+
 RUN = [*GPUDASH, "run"]
-
-
-@pytest.fixture(autouse=True)
-def _private(private):
-    """The working folder."""
 
 
 @pytest.fixture

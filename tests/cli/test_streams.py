@@ -101,22 +101,6 @@ def test_a_row_is_written_when_it_is_complete_and_a_reader_that_closes_ends_the_
     assert (process.returncode, said) == (0, b"")
 
 
-def test_an_interrupted_run_ends_with_a_whole_row(tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        worker_double.gpudash("--record", "-", "-q", *ENDLESS),
-        cwd=tmp_path,
-        env=worker_double.environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    head = process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    *_, last = (head, *process.stdout)
-    assert process.wait(60) == 0
-    assert last.endswith("\n")
-    assert last.count(",") == head.count(",")
-
-
 def test_a_stuck_reader_does_not_delay_an_interrupted_run(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.set_blocking(write, False)

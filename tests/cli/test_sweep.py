@@ -254,12 +254,6 @@ def outputs(folder, names):
     return Outputs(**{kind: folder / name for kind, name in names.items()})
 
 
-def test_outputs_that_can_be_written_are_fine(tmp_path):
-    names = {"csv": "s.csv", "markdown": "s.md", "plot": "s.svg"}
-    for some in (names, {}):
-        outputs(tmp_path, some).check(force=False, resume=False)
-
-
 @pytest.mark.parametrize("kind", ["markdown", "plot"])
 def test_an_existing_table_is_replaced_only_when_asked_or_resumed(tmp_path, kind):
     (tmp_path / "t.svg").write_text("precious")

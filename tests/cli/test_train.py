@@ -7,7 +7,6 @@ it is told by tests/workloads/test_own_files.py.
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,14 @@ import pytest
 from gpudash.cli.main import main
 from gpudash.compare import experiment
 from tests.workloads.own_files import LAZY
-from workloads import CATALOGUE
 
 PACKAGE = "[gpudash.workloads]\ninstalled = package_of_mine:linear\n"
 
 
 @pytest.fixture(autouse=True)
 def folder(
-    called_with_double: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+    called_with_double: None, own_catalogue: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Path:
     """The working folder, with a workload and an installed package that offers another."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(LAZY)
@@ -35,10 +33,7 @@ def folder(
     monkeypatch.setenv("PYTHONPATH", str(site), prepend=os.pathsep)
     monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
     monkeypatch.syspath_prepend(site)
-    known = [*CATALOGUE]
-    yield tmp_path
-    for name in [name for name in CATALOGUE if name not in known]:
-        del CATALOGUE[name]
+    return tmp_path
 
 
 def test_a_broken_msgspec_on_its_path_does_no_harm(folder: Path, monkeypatch, capsys) -> None:

@@ -225,21 +225,21 @@ def test_a_profile_ends_its_lines_as_the_file_does():
     assert text.count(b"\n") == text.count(b"\r\n") == 5
 
 
-def test_on_a_full_disk_the_file_stays_as_it_is(monkeypatch):
-    path = Path("pyproject.toml")
-    path.write_text("[tool.gpudash]\nrate = 2\n")
-    monkeypatch.setattr("os.write", FullDisk(room=40))
-    with pytest.raises(RecordingError, match=r"not saved: pyproject.toml: the disk is full"):
+@pytest.mark.parametrize(
+    ("name", "text", "room", "why"),
+    [
+        ("pyproject.toml", "[tool.gpudash]\nrate = 2\n", 40, "pyproject.toml: the disk is full"),
+        ("gpudash.toml", "profiles = { a = { rate = 2 } }\n", 10**6, ""),
+    ],
+    ids=["a full disk", "no place for it"],
+)
+def test_a_file_that_cannot_take_it_stays_as_it_is(monkeypatch, name, text, room, why):
+    path = Path(name)
+    path.write_text(text)
+    monkeypatch.setattr("os.write", FullDisk(room=room))
+    with pytest.raises(RecordingError, match=rf"the profile was not saved: {why}"):
         tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
-    assert path.read_text() == "[tool.gpudash]\nrate = 2\n"
-
-
-def test_a_file_that_cannot_take_it_stays_as_it_is():
-    path = Path("gpudash.toml")
-    path.write_text("profiles = { a = { rate = 2 } }\n")
-    with pytest.raises(RecordingError, match="the profile was not saved"):
-        tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
-    assert path.read_text() == "profiles = { a = { rate = 2 } }\n"
+    assert path.read_text() == text
 
 
 # ── over a training ─────────────────────────────────────────────────────────────────────

@@ -1,18 +1,18 @@
 """The socket of a training process: one dashboard, of the same user, that delays no step."""
 
+import fcntl
 import os
-import select
+import signal
 import socket
 import stat
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from gpudash.instrument import endpoint
 from gpudash.instrument.endpoint import Endpoint, SocketLine
-from gpudash.protocol.commands import Pause
+from gpudash.instrument.pipes import EventPipe
 from gpudash.protocol.session import Notice
 
 
@@ -42,17 +42,6 @@ def test_the_socket_of_an_earlier_process_with_the_same_id_is_replaced(path) -> 
     listening, dashboard, _ = connected(path)
     listening.close()
     dashboard.close()
-
-
-def test_a_process_with_nothing_else_to_do_waits_for_its_dashboard(path) -> None:
-    listening = Endpoint(path)
-    with ThreadPoolExecutor() as pool, socket.socket(socket.AF_UNIX) as dashboard:
-        waiting = pool.submit(listening.wait)
-        dashboard.connect(str(path))
-        with waiting.result(timeout=30) as accepted:
-            dashboard.send(b"x")
-            assert select.select([accepted], [], [], 30)[0]
-            assert accepted.recv(1) == b"x"
 
 
 def test_another_user_is_turned_away(path, monkeypatch) -> None:
@@ -108,31 +97,6 @@ def test_after_the_script_closed_all_descriptors_a_dashboard_may_connect(path) -
     assert not path.exists()
 
 
-def test_events_carry_their_rank_and_commands_arrive(path) -> None:
-    _, dashboard, line = connected(path)
-    line.send(Notice(text="hello"))
-    source, rank, seq, _, body = msgspec.json.decode(dashboard.recv(1000))
-    assert (source, rank, seq, body["text"]) == ("training", 3, 0, "hello")
-    dashboard.sendall(msgspec.json.encode(Pause(id=1)) + b"\n")
-    line.wait(10)
-    assert line.read() == [Pause(id=1)]
-    assert line.read() == []
-
-
-def test_a_dashboard_that_reads_nothing_is_disconnected_at_a_limit(path, monkeypatch) -> None:
-    monkeypatch.setattr(endpoint, "MOST_BYTES", 1 << 20)
-    _, dashboard, line = connected(path)
-    kept = 0
-    while not line.gone:
-        line.send(Notice(text="x" * 10_000))
-        kept += 10_000
-    assert kept > 1 << 20
-    line.send(Notice(text="to nobody"))
-    assert line.read() == []
-    line.wait(10)  # for nothing
-    dashboard.close()
-
-
 @pytest.mark.parametrize(
     "nonsense",
     [
@@ -176,3 +140,52 @@ def test_a_default_socket_timeout_of_the_scripts_delays_nothing(path) -> None:
         line.send(Notice(text="x" * 10_000))
     assert not line.gone
     dashboard.close()
+
+
+# ── whatever interrupts the writing ───────────────────────────────────────────────────────
+
+
+def over_a_pipe() -> tuple[int, EventPipe]:
+    reading, writing = os.pipe()
+    return reading, EventPipe(writing)
+
+
+def over_a_socket() -> tuple[int, EventPipe]:
+    reading, writing = socket.socketpair()
+    fd = writing.fileno()
+    return reading.detach(), EventPipe(fd, 0, writing.send, socket.MSG_NOSIGNAL)
+
+
+class HandlerRaisesError(Exception):
+    pass
+
+
+@contextmanager
+def raising_once_written(reading: int) -> Iterator[None]:
+    """Have a signal arrive, whose handler raises, as soon as there is something to read."""
+
+    def handler(*_: object) -> None:
+        raise HandlerRaisesError
+
+    before = signal.signal(signal.SIGIO, handler)
+    fcntl.fcntl(reading, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(reading, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(reading, fcntl.F_SETFL, os.O_NONBLOCK)
+        signal.signal(signal.SIGIO, before)
+
+
+@pytest.mark.parametrize("connected", [over_a_pipe, over_a_socket])
+def test_a_line_is_sent_once_even_if_a_signal_handler_raises(
+    connected: Callable[[], tuple[int, EventPipe]],
+) -> None:
+    reading, events = connected()
+    with raising_once_written(reading), pytest.raises(HandlerRaisesError):
+        events.send(Notice(text="one"))
+    assert events.kept_bytes == 0
+    events.send(Notice(text="two"))
+    one, two = os.read(reading, 1 << 16).splitlines()
+    assert b"one" in one
+    assert b"two" in two

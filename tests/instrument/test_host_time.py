@@ -55,19 +55,50 @@ def test_each_moment_has_one_owner(spent, owners):
     assert sum(found.values()) == pytest.approx(100)
 
 
-def test_a_wait_for_a_batch_is_neither_blocked_nor_code():
-    assert shares(had(cpu_s=0.4), waited_s=0.6)["blocked_pct"] == pytest.approx(0)
+def learns_elsewhere(host):
+    """In a thread of autograd's; only some steps show it."""
+    host.elsewhere(0.1)
+    host.iterated(0.0, 0.0, 3, is_seen=False)
 
 
-def test_what_a_wait_for_a_batch_takes_on_the_cpu_is_no_code():
-    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=lambda host: host.fetched(0.1))
-    assert found["unpack_pct"] == pytest.approx(10)
-    assert found["code_pct"] == pytest.approx(60)
+BESIDE = {
+    "a wait for a batch is neither blocked nor code": (
+        had(cpu_s=0.4),
+        {"waited_s": 0.6},
+        {"code_pct": 40},
+    ),
+    "what such a wait takes on the CPU is no code": (
+        had(cpu_s=0.7),
+        {"waited_s": 0.4, "meanwhile": lambda host: host.fetched(0.1)},
+        {"code_pct": 60, "unpack_pct": 10},
+    ),
+    "the start of a loader is a part of the wait": (
+        had(cpu_s=0.7),
+        {"waited_s": 0.4, "meanwhile": lambda host: host.fetched(0.1, 0.3)},
+        {"code_pct": 60, "unpack_pct": 10, "loader_start_pct": 30},
+    ),
+    "a backward pass in another thread is not blocked": (
+        had(cpu_s=0.5),
+        {"meanwhile": learns_elsewhere},
+        {"code_pct": 90, "blocked_pct": 10},
+    ),
+    "gpudash itself is left out": (
+        had(cpu_s=0.6),
+        {"host_s": 0.7, "meanwhile": lambda host: host.leave_out(0.1)},
+        {"code_pct": 50, "blocked_pct": 20},
+    ),
+    "where the kernel counts no waits for a core nothing is called blocked": (
+        (1.0, 0.4, None, 0.0, 0.0, 0.0),
+        {},
+        {"code_pct": 40},
+    ),
+}
 
 
-def test_the_start_of_a_loader_is_a_part_of_the_wait_and_is_not_unpacked():
-    found = shares(had(cpu_s=0.7), waited_s=0.4, meanwhile=lambda host: host.fetched(0.1, 0.3))
-    assert (found["loader_start_pct"], found["unpack_pct"]) == pytest.approx((30, 10))
+@pytest.mark.parametrize(("spent", "how", "owners"), BESIDE.values(), ids=BESIDE)
+def test_what_is_beside_the_scripts_own_time_has_an_owner_of_its_own_or_none(spent, how, owners):
+    found = shares(spent, **how)
+    assert {name: pct for name, pct in found.items() if pct > 1e-6} == pytest.approx(owners)
 
 
 def test_the_usual_wait_for_a_steps_batches_is_that_without_starts():
@@ -101,26 +132,6 @@ def test_a_break_that_is_noticed_late_has_no_part_in_the_owners():
     usual, late = (0.1, 0.02, 0.1, 0.15), (0.3, 0.22, 0.1, 0.0)
     assert iterated_in_pieces(*[usual] * 3, late) == {}
     assert iterated_in_pieces(late, *[usual] * 6)["code_pct"] == pytest.approx(20)
-
-
-def test_a_backward_pass_in_autograds_thread_is_not_blocked_and_told_by_the_steps_that_show_it():
-    def learns(host):
-        host.elsewhere(0.1)
-        host.iterated(0.0, 0.0, 3, is_seen=False)
-
-    found = shares(had(cpu_s=0.5), meanwhile=learns)
-    assert (found["code_pct"], found["blocked_pct"]) == pytest.approx((90, 10))
-
-
-def test_gpudash_itself_is_left_out():
-    found = shares(had(cpu_s=0.6), host_s=0.5, meanwhile=lambda host: host.leave_out(0.1))
-    assert (found["code_pct"], found["blocked_pct"]) == pytest.approx((50, 0))
-
-
-def test_where_the_kernel_counts_no_waits_for_a_core_nothing_is_called_blocked():
-    found = shares((1.0, 0.4, None, 0.0, 0.0, 0.0))
-    assert not {"blocked_pct", "no_core_pct"} & found.keys()
-    assert found["code_pct"] == pytest.approx(40)
 
 
 def test_a_short_time_or_one_without_a_step_says_nothing_yet():

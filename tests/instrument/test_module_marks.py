@@ -26,6 +26,13 @@ class Net(nn.Module):
         return self.head(self.encoder(x))
 
 
+def marked():
+    model = Net()
+    marks = ModuleMarks([model])
+    marks.start()
+    return model, marks
+
+
 def hooks(model):
     return sum(len(one._forward_hooks) + len(one._forward_pre_hooks) for one in model.modules())
 
@@ -67,9 +74,7 @@ def test_no_number_changes():
 
 
 def test_a_call_that_fails_or_is_stopped_within_leaves_nothing_open():
-    model = Net()
-    marks = ModuleMarks([model])
-    marks.start()
+    model, marks = marked()
     with pytest.raises(RuntimeError):
         model(torch.ones(4, 7))
     assert not any(marks._open.values())
@@ -81,9 +86,7 @@ def test_a_call_that_fails_or_is_stopped_within_leaves_nothing_open():
 
 
 def test_a_copy_of_a_marked_model_works_and_has_no_hooks_of_ours():
-    model = Net()
-    marks = ModuleMarks([model])
-    marks.start()
+    model, marks = marked()
     batch, pickled = torch.ones(4, 8), pickle.dumps(model)
     copies = [copy.deepcopy(model), copy.copy(model), pickle.loads(pickled)]
     assert all(torch.equal(one(batch), model(batch)) for one in copies)
@@ -93,9 +96,7 @@ def test_a_copy_of_a_marked_model_works_and_has_no_hooks_of_ours():
 
 def test_compiled_modules_are_not_marked(monkeypatch):
     monkeypatch.setattr(flops, "anything_compiled", lambda: True)
-    model = Net()
-    marks = ModuleMarks([model])
-    marks.start()
+    model, _ = marked()
     assert hooks(model) == 0
 
 

@@ -17,9 +17,9 @@ from gpudash.instrument.flops import (
     multiplying,
     side,
 )
+from tests.workloads.trainings import needs_cuda
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 HAS = {"cpu": {"fp32", "bf16"}, "cuda": {"fp32", "tf32", "bf16"}}
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from gpudash.instrument import pinning
 from gpudash.instrument.pinning import MOST_BYTES, measure, sample
 from gpudash.protocol.inspections import Pinning
+from tests.workloads.trainings import needs_cuda
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 @pytest.fixture(autouse=True)

@@ -132,27 +132,6 @@ def test_every_step_is_reported_once_and_totals_are_running_sums(
         assert sum(one.count for one in untimed) == uncounted
 
 
-def test_steps_from_before_the_first_report_are_in_the_totals_alone(run: Run) -> None:
-    run.reports.begin_after(100, 800)
-    run.finish(101)
-    report = run.send()
-    assert (report.total_steps, report.total_samples) == (101, 808)
-    assert (len(report.steps), report.untimed) == (1, ())
-
-
-def test_traced_steps_are_reported_without_their_times(run: Run) -> None:
-    run.finish(1)
-    run.send()
-    for step in (2, 3):
-        run.finish(step, step_ms=900.0)
-    run.reports.set_aside()
-    run.finish(4)
-    report = run.send()
-    assert [one.step for one in report.steps] == [4]
-    assert [(one.step, one.count, one.samples) for one in report.untimed] == [(2, 1, 8), (3, 1, 8)]
-    assert (report.total_steps, report.total_samples) == (4, 32)
-
-
 def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) -> None:
     assert run.reports.send() is None
     run.finish(1)
@@ -218,15 +197,6 @@ def test_a_step_without_a_loss_requests_none(run: Run) -> None:
     run.finish(1)
     run.reports.send_last()
     assert [report.loss for report in run.heard] == [None, None]
-
-
-def test_the_loss_of_the_last_step_is_reported_at_the_end(run: Run) -> None:
-    run.finish(1, loss=7.0)
-    run.send()
-    run.finish(2, loss=6.0)  # too soon, but for the end
-    run.reports.send_last()
-    assert run.waited == 2
-    assert (run.heard[-1].loss_step, run.heard[-1].loss) == (2, 6.0)
 
 
 def test_skipped_samples_add_up_and_transforms_do_not(run: Run) -> None:

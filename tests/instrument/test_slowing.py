@@ -1,5 +1,6 @@
 """Where a step is delayed: a host and a device in made-up time, with every kind of wait."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -58,33 +59,17 @@ def slope(machine, step, ms=1.0):
     return (taken_ms[1] - taken_ms[0]) / ms
 
 
-def reads_its_loss_after_the_update(machine, mark):
-    machine.waits()
-    mark("forward")
-    machine.launches(2.0, 5.0)
-    mark("backward")
-    machine.launches(2.0, 5.0)
-    mark("optimizer")
-    machine.launches(0.5, 1.0)
-
-
-def reads_its_loss_before_the_backward_pass(machine, mark):
-    mark("forward")
-    machine.launches(2.0, 5.0)
-    machine.waits()
-    mark("backward")
-    machine.launches(2.0, 5.0)
-    mark("optimizer")
-    machine.launches(0.5, 1.0)
+def trains(machine, mark, waits_before=""):
+    """A step, in which the host waits for the device before this phase."""
+    for phase, host_ms, device_ms in (("forward", 2, 5), ("backward", 2, 5), ("optimizer", 0.5, 1)):
+        if phase == waits_before:
+            machine.waits()
+        mark(phase)
+        machine.launches(host_ms, device_ms)
 
 
 def never_waits_for_a_slow_device(machine, mark):
-    mark("forward")
-    machine.launches(2.0, 5.0)
-    mark("backward")
-    machine.launches(2.0, 5.0)
-    mark("optimizer")
-    machine.launches(0.5, 1.0)
+    trains(machine, mark)
     if machine.device_ms - machine.host_ms > 30.0:  # launches wait for room
         machine.host_ms = machine.device_ms - 30.0
 
@@ -99,8 +84,8 @@ def launches_slowly(machine, mark):
 @pytest.mark.parametrize(
     ("step", "expected"),
     [
-        (reads_its_loss_after_the_update, 1.0),
-        (reads_its_loss_before_the_backward_pass, 1.0),
+        (partial(trains, waits_before="forward"), 1.0),  # reads its loss after the update
+        (partial(trains, waits_before="backward"), 1.0),
         (never_waits_for_a_slow_device, 0.0),
         (launches_slowly, 1.0),
     ],

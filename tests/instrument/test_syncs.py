@@ -126,10 +126,14 @@ def test_a_wait_on_another_thread_has_that_threads_id(window):
     assert [call.thread for call in window.stop()] == [thread.native_id]
 
 
-def test_waiting_for_the_whole_device_is_seen_though_torch_does_not_warn(window):
-    torch.cuda.synchronize()
+@pytest.mark.parametrize("name", ["synchronize", "empty_cache"])
+def test_waits_for_the_whole_device_are_seen_with_their_begin_though_torch_does_not_warn(
+    window, name
+):
+    getattr(torch.cuda, name)()
     (call,) = window.stop()
-    assert (call.file, call.line, call.what) == (__file__, here(-2), "synchronize")
+    assert (call.file, call.line, call.what) == (__file__, here(-2), name)
+    assert 0 < call.began_ns <= call.at_ns
 
 
 @pytest.mark.parametrize("kind", [torch.Event, torch.Stream])
@@ -189,13 +193,6 @@ def test_a_call_that_fails_fails_as_before(debug_mode, monkeypatch):
     with pytest.raises(RuntimeError, match="CUDA error"):
         torch.cuda.synchronize()
     assert len(window.stop()) == 1
-
-
-def test_a_cache_that_is_emptied_is_noted_with_its_begin(window):
-    torch.cuda.empty_cache()
-    (call,) = window.stop()
-    assert (call.file, call.line, call.what) == (__file__, here(-2), "empty_cache")
-    assert 0 < call.began_ns <= call.at_ns
 
 
 # ---- what the line calls

@@ -93,15 +93,6 @@ def test_a_wait_is_found_with_its_line(kind: str, tensor: torch.Tensor) -> None:
     assert {call.what for call in mine} == {kind.partition(",")[0]}
 
 
-def test_all_are_found_in_one_window_each_with_its_own_line(tensor: torch.Tensor) -> None:
-    def all_of_them() -> None:
-        for plant in PLANTED.values():
-            plant(tensor)
-
-    found = {call.line for call in seen(all_of_them)}
-    assert {plant.__code__.co_firstlineno for plant in PLANTED.values()} <= found
-
-
 @pytest.mark.parametrize("kind", ASYNCHRONOUS)
 def test_calls_that_do_not_wait_are_not_found(kind: str, tensor: torch.Tensor) -> None:
     assert seen(ASYNCHRONOUS[kind], tensor) == ()

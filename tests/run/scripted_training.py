@@ -5,7 +5,6 @@ Run as a script, by whatever starts a user's: it stands for a training with gpud
 
 import argparse
 import os
-import socket
 import sys
 import time
 from itertools import count
@@ -15,8 +14,7 @@ import msgspec
 
 from gpudash import rendezvous
 from gpudash.instrument import stack_server
-from gpudash.protocol.commands import AnyCommand
-from gpudash.protocol.envelope import Envelope
+from gpudash.instrument.endpoint import Endpoint, SocketLine
 from gpudash.protocol.training import Hello, Lever, Offered
 from tests.lives import in_process
 from tests.scripted_run import started
@@ -62,39 +60,39 @@ class Training:
 
     def __init__(self, place, rank, world_size=1, job="", *, complete=True, tells=False):
         self.complete, self.turns, self.tells = complete, 0, tells
-        self.worker, self.rank, self.seq = Worker(), rank, 0
+        self.worker, self.rank = Worker(), rank
         self.world_size, self.job = world_size, job
         self.worker.now_s = time.monotonic()
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(str(place.socket(os.getpid())))
-        self.listener.listen()
-        self.listener.setblocking(False)
-        self.connection, self.watched_from = None, 0
-        self.partial = b""
+        self.endpoint = Endpoint(place.socket(os.getpid()))
+        self.line, self.watched_from = None, 0
+
+    @property
+    def is_watched(self):
+        return self.line is not None and not self.line.gone
 
     def turn(self):
         self.accept()
-        self.receive()
+        for command in self.line.read() if self.is_watched else ():
+            self.worker.obey(command)
         self.turns += 1
-        if self.connection is not None and self.turns == self.watched_from + MANY:
+        if self.is_watched and self.turns == self.watched_from + MANY:
             self.tell("watched for many steps")
         if self.turns == FOUND_AT and not self.complete:
             self.complete = True
             self.offer()
         self.worker.turn()
-        for event in self.worker.sent:
+        for event in self.worker.take():
             self.send(event)
-        self.worker.sent.clear()
 
     def accept(self):
-        try:
-            connection, _ = self.listener.accept()
-        except BlockingIOError:
-            return
-        if self.connection is not None:
+        connection = self.endpoint.accept()
+        if connection is not None and self.is_watched:
             connection.close()
-            return
-        self.connection, self.watched_from = connection, self.turns
+        elif connection is not None:
+            self.line, self.watched_from = SocketLine(connection, self.rank), self.turns
+            self.begin()
+
+    def begin(self):
         self.tell("watched")
         self.send(Hello(pid=os.getpid(), job=self.job))
         self.offer()
@@ -112,37 +110,13 @@ class Training:
         self.send(Offered(found="SGD, root Net", levers=levers, complete=self.complete))
 
     def await_dashboard(self):
-        while self.connection is None:
+        while not self.is_watched:
             self.accept()
             time.sleep(0.01)
 
-    def receive(self):
-        if self.connection is None:
-            return
-        try:
-            received = self.connection.recv(1 << 16, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except OSError:
-            received = b""
-        if not received:
-            self.connection = None
-            return
-        *lines, self.partial = (self.partial + received).split(b"\n")
-        for line in lines:
-            self.worker.obey(msgspec.json.decode(line, type=AnyCommand))
-
     def send(self, event):
-        if self.connection is None:
-            return
-        self.seq += 1
-        envelope = Envelope(
-            source="training", rank=self.rank, seq=self.seq, sent_s=time.monotonic(), body=event
-        )
-        try:
-            self.connection.sendall(msgspec.json.encode(envelope) + b"\n")
-        except OSError:
-            self.connection = None
+        if self.is_watched:
+            self.line.send(event)
 
 
 def load(file):
@@ -150,21 +124,31 @@ def load(file):
         time.sleep(0.02)
 
 
-def main():
+OPTIONS = {
+    "--steps": {"type": int, "default": 100_000},
+    "--until": {"type": Path, "help": "instead: until it is there"},
+    "--step-s": {"type": float, "default": 0.01},
+    "--rank": {"type": int, "default": int(os.environ.get("RANK", "0"))},
+    "--world-size": {"type": int, "default": 1},
+    "--job": {"default": ""},
+    "--exit": {"type": int, "default": 0},
+    "--fork": {"action": "store_true", "help": "two train, as under torchrun"},
+    "--dies": {"type": Path, "help": "once it is there, unless started again"},
+    "--late": {"type": Path, "help": "after some steps it waits for it"},
+    "--tells": {"action": "store_true", "help": "since when it is watched"},
+    "--finds": {"action": "store_true", "help": "some levers after some steps only"},
+}
+
+
+def asked():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=100_000)
-    parser.add_argument("--until", type=Path, help="instead: until it is there")
-    parser.add_argument("--step-s", type=float, default=0.01)
-    parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", "0")))
-    parser.add_argument("--world-size", type=int, default=1)
-    parser.add_argument("--job", default="")
-    parser.add_argument("--exit", type=int, default=0)
-    parser.add_argument("--fork", action="store_true", help="two train, as under torchrun")
-    parser.add_argument("--dies", type=Path, help="once it is there, unless started again")
-    parser.add_argument("--late", type=Path, help="after some steps it waits for it")
-    parser.add_argument("--tells", action="store_true", help="since when it is watched")
-    parser.add_argument("--finds", action="store_true", help="some levers after some steps only")
-    arguments = parser.parse_args()
+    for name, how in OPTIONS.items():
+        parser.add_argument(name, **how)
+    return parser.parse_args()
+
+
+def main():
+    arguments = asked()
     place = rendezvous.of_environment()
     pid = os.fork() if arguments.fork else 0
     if place is None:

@@ -13,7 +13,6 @@ from gpudash.protocol.inspections import Profiled
 from gpudash.protocol.training import BlocksEnded, Hello
 from gpudash.run.fold import MOST_RANKS, Fold
 from gpudash.trace.summary import Summary
-from tests import simulated_ranks
 from tests.diagnosis.trainings import compared
 from tests.lives import said
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, host
@@ -229,16 +228,3 @@ def test_of_too_many_ranks_the_first_are_followed_and_one_line_says_so():
             fold.take(fold.stamp(said(body, rank, seq)))
     assert [row.rank for row in fold.snapshot(BEGAN_S).ranks] == list(range(MOST_RANKS))
     assert messages == ["more than 1,024 ranks train: gpudash follows the first 1,024"]
-
-
-def test_messages_that_are_repeated_count_once():
-    told = simulated_ranks.Ranks(4, delay=lambda _step, rank: {"forward": 2.0 * (rank == 3)})
-    starts = [(rank, simulated_ranks.start(rank)) for rank in range(4)]
-    once, twice = Fold(PLAN, 0.0), Fold(PLAN, 0.0)
-    for envelope in simulated_ranks.enveloped([*starts, *told.train(15)]):
-        once.take(once.stamp(envelope))
-        twice.take(twice.stamp(envelope))
-        assert twice.stamp(envelope) is None
-    shown = once.snapshot(15.0)
-    assert (shown.straggler.rank, shown.straggler.phase) == (3, "forward")
-    assert twice.snapshot(15.0).ranks == shown.ranks

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from gpudash import rendezvous
 from gpudash.errors import WorkerError
 from gpudash.run import keeper
 from gpudash.run.command_process import Foreground
@@ -33,12 +32,6 @@ for rank in ranks:
     rank.wait()
 """
 DEAF = "import signal\nfor n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\n"
-
-
-@pytest.fixture
-def place(monkeypatch, short_path):
-    monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
-    return rendezvous.begin()
 
 
 @pytest.fixture

@@ -101,13 +101,3 @@ def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
     assert [marker.label for marker in screen.newest.markers] == ["restart"]
     for rank in (0, 1):
         assert sum(f"rank {rank} began again" in line for line in screen.log) == 1
-
-
-def test_a_single_process_says_where_it_is(train):
-    screen = train(
-        sys.executable, DOUBLE, "--steps", "60", "--late", seen=lambda s: stacks_of(s) == 1
-    )
-    _, shown = screen.hangs[0]
-    assert shown.title.startswith("no step for ")
-    assert shown.evidence[0].startswith("it is in load (scripted_training.py:")
-    assert screen.newest.state == "finished"

@@ -90,11 +90,6 @@ def test_its_exit_code_arrives(place, code, exit_code):
     held.close()
 
 
-def test_what_is_printed_last_arrives_before_the_end(place):
-    held = start(place, "for i in range(5000): print(i)")
-    assert output(held).endswith(b"4999\r\n")
-
-
 def test_a_command_that_cannot_be_started_says_so_on_its_terminal(place):
     held = keep(UserCommand("gone", ("/nowhere/gone",)), place)
     assert b"cannot start /nowhere/gone: No such file or directory" in output(held)

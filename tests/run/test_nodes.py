@@ -30,7 +30,6 @@ from gpudash.ranks.normalise import Normaliser
 from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.node_protocol import (
     Challenge,
-    Credentials,
     Denied,
     Parting,
     Ping,
@@ -157,18 +156,6 @@ def test_a_nodes_messages_join_the_local_ones(here, node):
     assert here.sentence_with("node gpu2 is connected; clocks within ")
 
 
-def changes_precision(here, node):
-    node.send(Hello(), rank=0)
-    here.knows()
-    assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
-
-
-def test_a_command_reaches_the_process_that_it_is_for(here, node):
-    changes_precision(here, node)
-    process, _, command = node.receive().partition(b" ")
-    assert (process, json.loads(command)["settings"]) == (b"412", {"precision": "bf16"})
-
-
 def ask_for_stacks(here, ranks=1):
     here.knows(ranks)
     here.processes.ask_for_stacks(Stacks(id=4))
@@ -200,7 +187,9 @@ def test_a_node_that_sends_no_stacks_delays_no_other(here, node, monkeypatch):
 
 
 def test_a_command_to_a_node_that_is_lost_is_answered(here, node):
-    changes_precision(here, node)
+    node.send(Hello(), rank=0)
+    here.knows()
+    assert here.processes.send(Change(id=3, settings={"precision": "bf16"})) == []
     node.hang_up()
     assert here.first(Refused).answers == (3,)
 
@@ -286,13 +275,6 @@ def test_a_node_whose_command_ends_says_how(here, node):
     node.send_line(own_line(Parting(text="train.py exited with 3")))
     node.hang_up()
     assert here.sentence_with("gpu2: ") == "node gpu2: train.py exited with 3"
-
-
-def test_a_process_that_ends_is_named_with_its_node(here, node, monkeypatch):
-    monkeypatch.setattr("gpudash.run.training_processes.PATIENCE_S", 0.0)
-    node.send(Hello())
-    node.send_line(line_of(412, b""))
-    assert here.sentence_with("has ended") == "training process 412 (rank 8) on gpu2 has ended"
 
 
 def test_a_node_that_says_nothing_for_long_is_lost(here, node, monkeypatch):
@@ -494,19 +476,6 @@ def test_a_wrong_token_is_denied_and_reported_once(here):
     assert not here.nodes._nodes
 
 
-def test_a_replayed_answer_and_a_malformed_one_are_denied(here, node):
-    peer = Peer(here)
-    _, overheard = peer.prove(run="s")
-    peer.receive(Welcome)
-    malformed = Credentials(nonce="", proof="", node="", run="", clock_s=1e308)
-    for answer in (overheard, malformed):
-        thief = Peer(here)
-        thief.receive(Challenge)
-        thief.send_line(msgspec.json.encode(answer))
-        thief.receive(Denied)
-        assert thief.is_disconnected
-
-
 def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
     monkeypatch.setattr(nodes, "STRANGER_S", 0.1)
     peer = Peer(here)
@@ -531,13 +500,6 @@ def test_a_stranger_that_sends_anything_else_is_disconnected_at_once(here, words
     peer.socket.sendall(words)
     assert peer.is_disconnected
     assert here.sentences == [f"listens on {here.nodes.address} for other nodes"]
-
-
-def test_messages_before_the_proof_are_not_read(here):
-    peer = Peer(here)
-    peer.send(Hello())
-    assert peer.is_disconnected
-    assert not here.processes._members
 
 
 def test_silent_strangers_keep_no_node_out_the_oldest_gives_way(here, monkeypatch):

@@ -12,8 +12,8 @@ from gpudash.recording.log import LogReader
 from gpudash.report.page import page
 from gpudash.run.replayed import replayed
 from tests.cli.test_headless import ended
-from tests.run.test_replay import PLAN, Driven, Made, Prompt, Replayed, Scripted
-from tests.scripted_run import BEGAN_S, SETTINGS, gpu, measured
+from tests.run.test_replay import Prompt, Replayed, Scripted, live
+from tests.scripted_run import BEGAN_S, gpu, measured
 
 CHANGES_AT = 200
 STEPS = 650
@@ -50,19 +50,7 @@ class Source(Scripted):
 def recorded(tmp_path_factory):
     """Return a recording, its snapshots by moment, and the session that made it."""
     path = tmp_path_factory.mktemp("answers") / "run.csv"
-    clock = Made()
-    source = Source(clock, SETTINGS)
-    session = Driven(PLAN, start_source=lambda _plan: source, beside=(), clock=clock)
-    session.begin_sink("recording", path)
-    session.begin()
-    shown = {}
-    for _ in range(STEPS):
-        source.turn()
-        for at_s in source.moments():
-            clock.now_s = at_s
-            shown[at_s] = session.turn()
-    session.close()
-    return path, shown, session
+    return (path, *live(path, lambda _session, turns, _path: turns(STEPS), Source))
 
 
 def messages(path):

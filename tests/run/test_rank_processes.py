@@ -7,12 +7,12 @@ import psutil
 import pytest
 import torch
 
-from gpudash.protocol.commands import AnyCommand, Block, Blocks, Change, Pause, Plan, Resume, Stop
+from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume, Stop
 from gpudash.protocol.envelope import Event
-from gpudash.protocol.training import BlocksEnded, Progress, Refused, Status
+from gpudash.protocol.training import BlocksEnded, Refused, Status
 from gpudash.run.workload_process import WorkloadProcess, job_of
-from tests.lives import told
-from tests.waiting import until
+from tests.answers import blocks
+from tests.watched import Watched
 
 PATIENCE_S = 120
 STANDARD_OUTPUT = "1"
@@ -38,52 +38,21 @@ def mine(values, device):
 """A batch of 16 is."""
 
 
-class Ranks:
+class Ranks(Watched):
     """Two ranks or more, and all their messages."""
 
     def __init__(self, plan: Plan) -> None:
-        self.held = WorkloadProcess(plan)
-        self.link = job_of(plan, self.held)
-        self.said: dict[int, list[Event]] = {rank: [] for rank in range(plan.nproc)}
-        self.printed: list[str] = []
+        self.held, self.ranks = WorkloadProcess(plan), range(plan.nproc)
+        super().__init__(job_of(plan, self.held))
 
-    def of(self, kind: type[Event] | str) -> list[list[Event]]:
+    def each(self, kind: type[Event] | str) -> list[list[Event]]:
         """Return each rank's messages of this kind."""
-        return [told(said, kind) for said in self.said.values()]
-
-    def ask(self, command: AnyCommand, kind: type[Event] | str) -> tuple[Event, Event]:
-        """Send a command; return both ranks' answers."""
-        self.link.send(command)
-        self.until(lambda: all(self._answers(command, kind)))
-        first, second = self._answers(command, kind)
-        return first[0], second[0]
-
-    def _answers(self, command: AnyCommand, kind: type[Event] | str) -> list[list[Event]]:
-        return [[one for one in said if command.id in one.answers] for said in self.of(kind)]
-
-    def until(self, condition: Callable[[], object]) -> None:
-        until(lambda: self.read() or condition(), lambda: [one[-5:] for one in self.said.values()])
-
-    def read(self) -> None:
-        for envelope in self.link.read():
-            if envelope.source == "training":
-                self.said[envelope.rank].append(envelope.body)
-            elif envelope.source == "output":
-                self.printed += envelope.body.lines
+        return [self.of(kind, rank) for rank in self.ranks]
 
     def train(self) -> None:
         """Wait until both train."""
-        before = [len(one) for one in self.of(Progress)]
-        self.until(
-            lambda: all(
-                any(progress.steps for progress in one[seen:])
-                for seen, one in zip(before, self.of(Progress), strict=True)
-            )
-        )
-
-    def end(self) -> None:
-        self.until(lambda: self.link.ended() is not None)
-        self.read()
+        before = [len(self.steps(rank)) for rank in self.ranks]
+        self.until(lambda: all(len(self.steps(one)) > before[one] for one in self.ranks))
 
 
 @pytest.fixture
@@ -96,7 +65,7 @@ def start() -> Iterator[Callable[[Plan], Ranks]]:
 
     yield begin
     for one in running:
-        one.link.close()
+        one.source.close()
 
 
 @pytest.fixture
@@ -121,30 +90,28 @@ def listening(pid: int) -> set[str]:
 def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     ranks.train()
     assert listening(ranks.held.pid) == {"127.0.0.1"}
-    begun = [one[0].process for one in ranks.of("started")]
+    begun = [one[0].process for one in ranks.each("started")]
     assert [(one.world_size, one.bus_gb_s > 0) for one in begun] == [(2, True), (2, True)]
 
-    changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), "changed")
+    changed = ranks.ask(Change(id=1, settings={"bucket_cap_mb": "1"}), 2)
     assert changed[0].after_step == changed[1].after_step
 
-    refused = ranks.ask(Change(id=2, settings={"cuda_graph": "on"}), Refused)
+    refused = ranks.ask(Change(id=2, settings={"cuda_graph": "on"}), 2)
     assert {one.reason for one in refused} == {
         "cuda_graph=on: not with several processes, whose all-reduce is not recorded"
     }
 
-    paused = ranks.ask(Pause(id=3), "paused")
+    paused = ranks.ask(Pause(id=3), 2)
     assert paused[0].after_step == paused[1].after_step
-    changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), "changed")
+    changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), 2)
     assert changed[0].after_step == changed[1].after_step == paused[0].after_step
-    blocks = tuple(
-        Block(number=number, changes={"pipelined": way}, min_steps=3, min_s=0.05)
-        for number, way in enumerate(("on", "off", "off", "on"))
-    )
-    ranks.link.send(Blocks(id=5, run=1, blocks=blocks))
-    ranks.ask(Resume(id=6), "resumed")
-    ranks.until(lambda: all(ranks.of(BlocksEnded)))
+    ways = [{"pipelined": way} for way in ("on", "off", "off", "on")]
+    ranks.source.send(blocks(5, 1, *ways, min_s=0.05))
+    ranks.ask(Resume(id=6), 2)
+    ranks.until(lambda: all(ranks.each(BlocksEnded)))
     switches = [
-        [(one.block, one.after_step, one.settings) for one in said] for said in ranks.of("changed")
+        [(one.block, one.after_step, one.settings) for one in said]
+        for said in ranks.each("changed")
     ]
     assert switches[0] == switches[1]
     assert [block for block, _, _ in switches[0]] == [None, None, 0, 1, 2, 3, None]
@@ -153,39 +120,33 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
         Block(number=number, changes={}, min_steps=2, min_s=0.05, wall_clock=how)
         for number, how in enumerate(("instrumented", "uninstrumented"))
     )
-    ranks.ask(Blocks(id=7, run=2, blocks=timed), BlocksEnded)
+    ranks.ask(Blocks(id=7, run=2, blocks=timed), 2)
     assert switches[0] == switches[1]
 
-    phases = {
-        name
-        for progress in ranks.of(Progress)[1]
-        for step in progress.steps
-        for name in step.values
-    }
-    assert "communication_ms" in phases
+    assert "communication_ms" in {name for step in ranks.steps(1) for name in step.values}
 
-    ranks.ask(Change(id=8, settings={"batch_size": "16"}), "changed")
-    ranks.until(lambda: {len(one) for one in ranks.of(Refused)} == {2})  # as they compute
-    ranks.until(lambda: all(one[-1].answers == () for one in ranks.of("changed")))
-    back = [one[-1] for one in ranks.of("changed")]
+    ranks.ask(Change(id=8, settings={"batch_size": "16"}), 2)
+    ranks.until(lambda: {len(one) for one in ranks.each(Refused)} == {2})  # as they compute
+    ranks.until(lambda: all(one[-1].answers == () for one in ranks.each("changed")))
+    back = [one[-1] for one in ranks.each("changed")]
     assert [one.settings["batch_size"] for one in back] == ["4", "4"]
     assert back[0].after_step == back[1].after_step
-    assert [one[-1].kind for one in ranks.of(Refused)] == ["out_of_memory"] * 2
+    assert [one[-1].kind for one in ranks.each(Refused)] == ["out_of_memory"] * 2
 
     ranks.train()
-    finished = ranks.ask(Stop(id=9), "finished")
+    finished = ranks.ask(Stop(id=9), 2)
     assert finished[0].after_step == finished[1].after_step
     ranks.end()
-    assert ranks.link.held.exit_code == 0
+    assert ranks.source.held.exit_code == 0
     of_ours = {"batch_size", "pipelined"}  # and nothing of torchrun's or a library's
-    printed = [line for line in ranks.printed if "hostname" not in line]  # without a network
+    printed = [line for line in ranks.lines() if "hostname" not in line]  # without a network
     assert {line.partition("=")[0] for line in printed} == of_ours
 
 
 def load_torch(ranks: Ranks) -> None:
     """Wait until both have begun to; an end costs least then."""
     ranks.until(
-        lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.of(Status))
+        lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.each(Status))
     )
 
 
@@ -193,7 +154,7 @@ def test_no_rank_outlives_the_source(ranks: Ranks):
     load_torch(ranks)
     trained = psutil.Process(ranks.held.pid).children(recursive=True)
     assert len(trained) >= 2
-    ranks.link.close()
+    ranks.source.close()
     _, alive = psutil.wait_procs(trained, PATIENCE_S)
     assert alive == []
 
@@ -205,13 +166,13 @@ def test_where_one_rank_dies_all_end(ranks: Ranks):
     by_rank["1"].kill()
     ranks.end()
     assert not by_rank["0"].is_running()
-    assert ranks.link.ended() == "rank 1 was killed by SIGKILL"
+    assert ranks.source.ended() == "rank 1 was killed by SIGKILL"
 
 
 def test_more_processes_than_gpus_are_refused(start: Callable[[Plan], Ranks]):
     count = torch.cuda.device_count() + 2
     ranks = start(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=count))
     ranks.end()
-    (refused,) = ranks.of("failed")[0]
+    (refused,) = ranks.each("failed")[0]
     assert refused.failure.kind == "bad_setting"
     assert refused.failure.sentence.startswith(f"--nproc {count} is not valid")

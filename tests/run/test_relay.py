@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -94,6 +94,21 @@ def relayed(place):
         yield start
 
 
+@pytest.fixture
+def node(training, dashboard, relayed):
+    """Start these trainings, each with its words, and a relay of them to a dashboard.
+
+    Return the dashboard, what the relay's user reads, and the processes.
+    """
+
+    def start(*trainings, **options):
+        there = dashboard(**options)
+        processes = [training(*words) for words in trainings]
+        return there, relayed(there.address), processes
+
+    return start
+
+
 def alone(why):
     return f"gpudash: {why}; the training goes on, unwatched"
 
@@ -101,13 +116,8 @@ def alone(why):
 # ── relayed messages ─────────────────────────────────────────────────────────────────────
 
 
-def test_all_ranks_of_the_node_are_relayed_and_commands_come_back_and_are_answered(
-    training, dashboard, relayed
-):
-    there = dashboard()
-    training("--rank", "0")
-    training("--rank", "9")
-    said = relayed(there.address)
+def test_all_ranks_of_the_node_are_relayed_and_commands_come_back_and_are_answered(node):
+    there, said, _ = node(("--rank", "0"), ("--rank", "9"))
     there.until(
         lambda: {one.rank for one in there.messages if isinstance(one.body, Progress)} == {0, 9}
     )
@@ -118,10 +128,9 @@ def test_all_ranks_of_the_node_are_relayed_and_commands_come_back_and_are_answer
     assert said == []
 
 
-def test_the_processes_of_all_ranks_of_the_node_are_read(training, dashboard, relayed):
-    there = dashboard()
-    pids = {rank: training("--rank", str(rank), "--world-size", "16").pid for rank in (0, 8, 9)}
-    relayed(there.address)
+def test_the_processes_of_all_ranks_of_the_node_are_read(node):
+    there, _, processes = node(*(("--rank", str(rank), "--world-size", "16") for rank in (0, 8, 9)))
+    pids = dict(zip((0, 8, 9), (one.pid for one in processes), strict=True))
     there.until(
         lambda: {(one.rank, one.body.pid) for one in host_readings(there)} == set(pids.items())
     )
@@ -154,10 +163,9 @@ def stack_of(there):
     return there.first(Stack)
 
 
-def test_a_processs_stack_comes_from_its_node(training, dashboard, relayed, tmp_path):
-    there, file = dashboard(), tmp_path / "go on"
-    training("--late", str(file), "--rank", "8")
-    relayed(there.address)
+def test_a_processs_stack_comes_from_its_node(node, tmp_path):
+    file = tmp_path / "go on"
+    there, *_ = node(("--late", str(file), "--rank", "8"))
     there.until(lambda: " in load\n" in stack_of(there).text)
     assert there.messages[-1].rank == 8
     file.touch()
@@ -165,13 +173,9 @@ def test_a_processs_stack_comes_from_its_node(training, dashboard, relayed, tmp_
     there.first(Progress)  # it trains on
 
 
-def test_a_long_stack_is_cut_to_its_innermost_calls(
-    training, dashboard, relayed, tmp_path, monkeypatch
-):
+def test_a_long_stack_is_cut_to_its_innermost_calls(node, tmp_path, monkeypatch):
     monkeypatch.setattr(relays, "STACK_CHARACTERS", 40)
-    there = dashboard()
-    training("--late", str(tmp_path / "go on"))
-    relayed(there.address)
+    there, *_ = node(("--late", str(tmp_path / "go on")))
     text = stack_of(there).text
     assert text.startswith('  File "')
     assert len(text) == 40
@@ -181,24 +185,18 @@ def test_a_long_stack_is_cut_to_its_innermost_calls(
     ("is_seen", "why"),
     [(True, "does not tell where it is"), (False, "is in a container, where nobody asks it")],
 )
-def test_why_a_process_sends_no_stack_comes_from_its_node(
-    training, dashboard, relayed, monkeypatch, is_seen, why
-):
+def test_why_a_process_sends_no_stack_comes_from_its_node(node, monkeypatch, is_seen, why):
     if not is_seen:
         monkeypatch.setattr(relays, "peer", lambda _connection: 0)
-    there = dashboard()
-    training()
-    relayed(there.address)
+    there, *_ = node(())
     assert stack_of(there).why == why
 
 
-def test_no_stack_is_sent_for_a_process_without_messages(place, training, dashboard, relayed):
+def test_no_stack_is_sent_for_a_process_without_messages(place, node):
     with closing(socket.socket(socket.AF_UNIX)) as silent:
         silent.bind(str(place.socket(os.getpid())))
         silent.listen()
-        there = dashboard()
-        training()
-        relayed(there.address)
+        there, *_ = node(())
         stack_of(there)
     assert not [one for one in there.sentences if "left out" in one]
 
@@ -251,12 +249,8 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
 # ── whatever happens, the training goes on ──────────────────────────────────────────────
 
 
-def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(
-    training, dashboard, relayed
-):
-    first = dashboard()
-    process = training()
-    said = relayed(first.address)
+def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(node, dashboard):
+    first, said, (process,) = node(())
     first.first("started")
     first.processes.close()
     until(lambda: said)
@@ -268,10 +262,8 @@ def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(
     assert said == [alone(lost), f"gpudash: connected to {first.address}"]
 
 
-def test_a_wrong_token_is_one_line(training, dashboard, relayed):
-    there = dashboard(token="another token of tests")
-    process = training()
-    said = relayed(there.address)
+def test_a_wrong_token_is_one_line(node):
+    there, said, (process,) = node((), token="another token of tests")
     there.until(lambda: said)
     for _ in range(20):
         there.until(lambda: time.sleep(0.02) or True)
@@ -280,22 +272,18 @@ def test_a_wrong_token_is_one_line(training, dashboard, relayed):
     assert there.messages == []
 
 
-def test_a_gpudash_that_hangs_is_disconnected(training, dashboard, relayed, monkeypatch):
-    there = dashboard()
-    process = training()
-    relayed(there.address)
+def test_a_gpudash_that_hangs_is_disconnected(node, monkeypatch):
+    there, _, (process,) = node(())
     there.first("started")
     monkeypatch.setattr(relays, "SILENT_S", 0.3)
-    node = there.nodes._nodes[0]
-    node.say = lambda _line: None
-    there.until(lambda: node.is_closed)
+    (connected,) = there.nodes._nodes
+    connected.say = lambda _line: None
+    there.until(lambda: connected.is_closed)
     assert process.poll() is None
 
 
-def test_a_refused_process_is_disconnected_and_not_relayed_again(training, dashboard, relayed):
-    there = dashboard()
-    training("--rank", "8")
-    relayed(there.address)
+def test_a_refused_process_is_disconnected_and_not_relayed_again(node, training):
+    there, *_ = node(("--rank", "8"))
     there.first("started")
     training("--rank", "8")
     there.until(lambda: [one for one in there.sentences if "it says it is rank 8" in one])
@@ -316,17 +304,17 @@ def impostor():
             server = at_end.enter_context(socket.create_server((LOOPBACK, 0)))
             heard = []
 
+            def answer(connection):
+                with connection, connection.makefile("rwb") as file:
+                    for line in lines:
+                        file.write(line + b"\n")
+                        file.flush()
+                        heard.append(file.readline())
+
             def serve():
-                while True:
-                    try:
-                        connection, _ = server.accept()
-                    except OSError:
-                        return
-                    with connection, connection.makefile("rwb") as file:
-                        for line in lines:
-                            file.write(line + b"\n")
-                            file.flush()
-                            heard.append(file.readline())
+                while server.fileno() >= 0:
+                    with suppress(OSError):  # who connects may hang up at any time
+                        answer(server.accept()[0])
 
             threading.Thread(target=serve, daemon=True).start()
             at_end.callback(server.shutdown, socket.SHUT_RDWR)

@@ -40,8 +40,10 @@ OF_THE_SESSION = ("can", "playback", "recording", "last_command", "status")
 class Made:
     """A made-up clock."""
 
-    now_s = BEGAN_S
     sent = 0  # messages by then
+
+    def __init__(self, now_s: float = BEGAN_S) -> None:
+        self.now_s = now_s
 
     def __call__(self) -> float:
         return self.now_s
@@ -144,13 +146,13 @@ class Driven(Session):
         return self._snapshot(self._clock())
 
 
-def live(path, turns_of=None):
-    """Record a run; return its snapshots by moment, and its log."""
+def live(path, turns_of, source=Scripted):
+    """Record a run; return its snapshots by moment, and the session."""
     clock = Made()
     sources = []
 
     def start_source(plan):
-        sources.append(Scripted(clock, SETTINGS | plan.settings))
+        sources.append(source(clock, SETTINGS | plan.settings))
         return sources[-1]
 
     session = Driven(PLAN, start_source=start_source, beside=(), clock=clock)
@@ -166,9 +168,9 @@ def live(path, turns_of=None):
                 clock.now_s = at_s
                 shown[at_s] = session.turn()
 
-    (turns_of or eventful)(session, turns, path)
+    turns_of(session, turns, path)
     session.close()
-    return shown, session.screen.log
+    return shown, session
 
 
 def eventful(session, turns, path):
@@ -228,11 +230,11 @@ def known(snapshot):
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory):
     path = tmp_path_factory.mktemp("recorded") / "run.csv"
-    return (path, *live(path))
+    return (path, *live(path, eventful))
 
 
 def test_a_log_shows_each_moment_again_value_by_value(recorded):
-    path, shown, log = recorded
+    path, shown, session = recorded
     again = Replayed(path)
     states = set()
     for at_s, snapshot in shown.items():
@@ -245,7 +247,7 @@ def test_a_log_shows_each_moment_again_value_by_value(recorded):
     labels = [marker.label for marker in snapshot.markers]
     assert labels == ["batch_size=16", "paused", "resumed", "A/B", "end of A/B", "restart"]
     assert any(one.verdict for one in snapshot.verdicts)
-    assert again.session.screen.log == log
+    assert again.session.screen.log == session.screen.log
 
 
 ASKED = st.sampled_from(
@@ -271,11 +273,11 @@ def test_whatever_is_asked_a_replay_shows_what_was_live(tmp_path_factory, asked)
             turns(count)
 
     path = tmp_path_factory.mktemp("drawn") / "run.csv"
-    shown, log = live(path, turns_of)
+    shown, session = live(path, turns_of)
     again = Replayed(path)
     for at_s, snapshot in shown.items():
         assert known(again.played_to(at_s)) == known(snapshot)
-    assert again.session.screen.log == log
+    assert again.session.screen.log == session.screen.log
 
 
 def test_seeking_back_equals_playing_from_the_beginning(recorded):

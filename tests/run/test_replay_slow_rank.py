@@ -11,37 +11,14 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Hello
-from gpudash.run.source import Source
-from tests.run.test_replay import Driven, Replayed
+from tests.run.test_replay import Driven, Made, Replayed
+from tests.run.told import Told
 from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start
 
 RANKS, SLOW = 8, 5
 Shown: TypeAlias = dict[float, Straggler | None]
 LOOKS_S = 0.5
 """Seconds between two snapshots."""
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-class Told(Source):
-    """Sends each message at its moment."""
-
-    def __init__(self, messages: list[Envelope], clock: Clock) -> None:
-        self._left, self._clock = list(reversed(messages)), clock
-
-    def read(self) -> list[Envelope]:
-        found = []
-        while self._left and self._left[-1].sent_s <= self._clock.now_s:
-            found.append(self._left.pop())
-        return found
-
-    def close(self) -> None:
-        pass
 
 
 def messages(slower_pct: float, seconds: float, then_s: float = 0.0) -> list[Envelope]:
@@ -61,7 +38,7 @@ class Watched(Driven):
     """A session that is told of the ranks on a made-up clock."""
 
     def __init__(self, sent: list[Envelope], interval_s: float = 0.5) -> None:
-        self.time = Clock()
+        self.time = Made(0.0)
         super().__init__(
             Plan(workload="", settings={}),
             interval_s=interval_s,

@@ -148,19 +148,6 @@ def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
     assert all((one.min_s >= 2.0) == bool(beside) for one in asked.blocks)
 
 
-def test_a_profile_is_shown_with_its_settings_when_it_arrives(begin: Begin, tmp_path: Path) -> None:
-    session, screen = begin()
-    running = screen.until(lambda s: s.total_steps > 5)
-    os.kill(running.worker_pid, signal.SIGSTOP)  # or the answer would come at once
-    session.profile(3, tmp_path / "trace.json")
-    assert screen.until(lambda s: s.profiling).profile is None
-    os.kill(running.worker_pid, signal.SIGCONT)
-    found = screen.until(lambda s: s.profile)
-    assert (found.profiling, found.profile.path) == (False, str(tmp_path / "trace.json"))
-    assert found.profile_of == (running.workload, running.settings)
-    assert (tmp_path / "trace.json").is_file()
-
-
 def test_a_refusal_is_logged_in_full(begin: Begin) -> None:
     """A status line may be too short for it."""
     session, screen = begin()

@@ -10,43 +10,38 @@ from gpudash.errors import SourceError
 from gpudash.protocol.commands import AnyCommand, Change, Plan
 from gpudash.protocol.envelope import Envelope, Event
 from gpudash.protocol.readings import GpuMissing, Reading
-from gpudash.protocol.training import PROTOCOL_VERSION, Hello, Printed, State
+from gpudash.protocol.training import Hello, Printed, State
 from gpudash.run import telemetry_source
 from gpudash.run.session import Session
-from gpudash.run.source import Decoder, Source
+from gpudash.run.source import Decoder
 from gpudash.run.telemetry_source import TelemetrySource
-from tests.lives import in_process
+from tests.lives import in_process, said
 from tests.run.screens import Screen
+from tests.run.told import Told
 from tests.scripted_run import Trainer, host
+from tests.simulated_ranks import Ranks, enveloped, start
 from tests.waiting import until
 
 PLAN = Plan(workload="encdec", settings={})
 
 
-class Script(Source):
-    """A source that sends given messages, and keeps the commands it receives."""
+class Script(Told):
+    """A source that sends these, and keeps the commands it receives."""
 
-    name = "training"
-
-    def __init__(self, *bodies: Event | Reading, rank: int = 0, ended: str | None = None) -> None:
-        self.bodies = list(bodies)
+    def __init__(
+        self,
+        *bodies: Event | Reading,
+        rank: int = 0,
+        ended: str | None = None,
+        name: str = "training",
+    ) -> None:
+        numbered = enumerate(bodies)
+        super().__init__((said(body, rank, i, source=name) for i, body in numbered), ended=ended)
         self.commands: list[AnyCommand] = []
         self.closed = False
-        self._rank = rank
-        self._ended = ended
-
-    def read(self) -> list[Envelope]:
-        bodies, self.bodies = self.bodies, []
-        return [
-            Envelope(source=self.name, rank=self._rank, seq=i, sent_s=0.0, body=body)
-            for i, body in enumerate(bodies)
-        ]
 
     def send(self, command: AnyCommand, /) -> None:
         self.commands.append(command)
-
-    def ended(self) -> str | None:
-        return None if self.bodies else self._ended
 
     def close(self) -> None:
         self.closed = True
@@ -57,16 +52,10 @@ def trained(*more: Event) -> list[Event]:
     return [Hello(), run.start(), *run.steps(4), *more]
 
 
-def followed(
-    source: Script, *beside: Script, reader: str = "telemetry", fails: bool = False
-) -> Screen:
+def followed(source: Script, *beside: Script, fails: bool = False) -> Screen:
     """Run a session over the source until its end; return its listener."""
-    for one in beside:
-        one.name = reader
-    session, screen = (
-        Session(PLAN, start_source=lambda _: source, beside=beside),
-        Screen(fails=fails),
-    )
+    session = Session(PLAN, start_source=lambda _: source, beside=beside)
+    screen = Screen(fails=fails)
     session.start(screen)
     assert session.wait(60)
     session.close()
@@ -75,7 +64,7 @@ def followed(
 
 def test_a_session_reads_a_training_that_is_no_process_and_what_stands_beside_it():
     source = Script(*trained(State(at_s=1001.0, phase="finished", after_step=4)), ended="gone")
-    device = Script(host(1000.1, 77.0))
+    device = Script(host(1000.1, 77.0), name="telemetry")
     screen = followed(source, device)
     assert (screen.newest.state, screen.newest.total_steps) == ("finished", 4)
     assert screen.newest.host.number("cpu_pct") == 77.0
@@ -91,14 +80,14 @@ def test_a_source_that_ends_without_an_event_is_a_failure_with_its_reason():
 
 def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_nothing():
     source = Script(Hello(can=("pause",)), *trained()[1:], ended="gone")
-    assert followed(source, Script(Hello())).newest.can == ("pause",)
+    assert followed(source, Script(Hello(), name="telemetry")).newest.can == ("pause",)
 
 
 def test_another_rank_changes_nothing_shown_and_ranks_stand_side_by_side_from_the_second_on():
     alone = followed(Script(*trained(), rank=1, ended="gone"))
     assert alone.newest.total_steps == 0
     other = Script(*trained(), rank=1)
-    screen = followed(Script(*trained(), ended="gone"), other, reader="training")
+    screen = followed(Script(*trained(), ended="gone"), other)
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
@@ -133,11 +122,6 @@ def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_an
 def line(**hello: object) -> bytes:
     body = msgspec.to_builtins(Hello()) | hello
     return msgspec.json.encode(["training", 0, 0, 1.0, body])
-
-
-def test_a_source_of_this_version_is_understood():
-    assert Decoder("it").decode(line()).body == Hello()
-    assert PROTOCOL_VERSION == 3
 
 
 FIRST_LINES = """
@@ -244,3 +228,20 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
     assert session.wait(60)
     session.close()
     assert (sampler.gpus, sampler.processes) == (set(), set())
+
+
+def test_after_a_restart_the_ranks_are_those_that_train_now():
+    def source(seconds: float, ended: str | None) -> Told:
+        begun = [(0, Hello()), *((rank, start(rank, world_size=2)) for rank in range(2))]
+        return Told(enveloped([*begun, *Ranks(2).train(seconds)]), ended=ended)
+
+    first, second = source(15, None), source(2, "it has ended")
+    many, few = (one.left[-1].body.total_steps for one in (first, second))
+    sources, screen = iter((first, second)), Screen()
+    session = Session(PLAN, start_source=lambda _: next(sources), beside=(), clock=lambda: 0.0)
+    session.start(screen)
+    screen.until(lambda s: any(row.steps == many for row in s.ranks))
+    session.restart(PLAN)
+    assert session.wait(60)
+    session.close()
+    assert [row.steps for row in screen.newest.ranks] == [few, few]

@@ -11,7 +11,7 @@ from gpudash.run.command_process import Foreground
 from gpudash.run.job import TrainingJob
 from gpudash.run.turns import Claim, Turn
 from gpudash.run.user_command import UserCommand
-from tests.waiting import until
+from tests.watched import Watched
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
 
@@ -64,34 +64,22 @@ def test_a_claim_ends_with_its_process(tmp_path):
 def test_a_source_gives_the_training_away_and_takes_it_back(place):
     steps = ["--steps", "100000", "--step-s", "0.002"]
     held = Foreground(UserCommand("train.py", (sys.executable, TRAINING, *steps)), place)
-    source, envelopes = TrainingJob("train.py", held, place, gives_way=True), []
-
-    def told(kind):
-        return [one.body for one in envelopes if isinstance(one.body, kind)]
-
-    def sees(kind, seen=0):
-        envelopes.extend(source.read())
-        return len(told(kind)) > seen
-
-    def phase():
-        return told(State)[-1].phase
-
-    until(lambda: sees(Progress))
+    first = Watched(TrainingJob("train.py", held, place, gives_way=True))
+    first.first(Progress)
     claim = Claim(place.path)
-    until(lambda: sees(State, 1))
-    assert phase() == "parted"
+    first.first("parted")
     assert claim.is_granted_within(0)
-    other = TrainingJob("train.py", held, place)
-    until(lambda: any(isinstance(one.body, Progress) for one in other.read()))  # alone
-    before = len(envelopes)
-    envelopes.extend(source.read())
-    assert (len(envelopes), source.is_away) == (before, True)
-    other.close()
+    other = Watched(TrainingJob("train.py", held, place))
+    other.first(Progress)  # alone
+    before = len(first.envelopes)
+    first.read()
+    assert (len(first.envelopes), first.source.is_away) == (before, True)
+    other.source.close()
     claim.close()
-    shown = len(told(Progress))
-    until(lambda: sees(Progress, shown))
-    assert phase() == "training"
-    assert not source.is_away
+    shown = len(first.of(Progress))
+    first.until(lambda: len(first.of(Progress)) > shown)
+    states = [one.body for one in first.envelopes if isinstance(one.body, State)]
+    assert (states[-1].phase, first.source.is_away) == ("training", False)
     held.signal(9)
-    until(lambda: source.read() and source.ended())
-    source.close()
+    first.end()
+    first.source.close()

@@ -21,6 +21,7 @@ from gpudash.run.lines import READ_BYTES, TURN_BYTES
 from gpudash.run.workload_process import WorkloadProcess, job_of
 from tests.lives import told_by
 from tests.waiting import until
+from tests.watched import Watched
 from tests.worker_double import start_double
 
 PLAN = Plan(workload="encdec", settings={})
@@ -131,10 +132,9 @@ children[0].wait()
 NOISE = "print(('\\x01' * 4095 + '\\n') * 300, flush=True)"
 
 
-def until_its_end(link: TrainingJob) -> list[Envelope]:
-    said = []
-    until(lambda: said.extend(link.read()) or link.ended() is not None)
-    return said
+def until_its_end(job: TrainingJob) -> list[Envelope]:
+    (watched := Watched(job)).end()
+    return watched.envelopes
 
 
 def test_the_end_of_a_training_that_is_read_late_is_as_it_says(monkeypatch):

@@ -1,7 +1,6 @@
 """Runs trainings over the cells of a notebook in one process, and prints the results."""
 
 import contextlib
-import json
 import threading
 from functools import partial
 
@@ -9,23 +8,12 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from gpudash.instrument import patching
-from tests.script.toy import results, watched
+from tests.script.toy import Cases
 
-CASES = {}
+CASES = Cases()
 
 
 GOES_ON = {"anew": [], "samples": [8]}
-
-
-def case(**expected):
-    """Decorate a training whose results are to be these."""
-
-    def decorate(function):
-        CASES[function.__name__] = function, expected
-        return function
-
-    return decorate
 
 
 def loader(batches=3):
@@ -64,7 +52,6 @@ def interrupted(toy, where):
     toy.tracker.tell("cell: ends")
     fit(model, optimizer, loader())
     toy.tracker.tell("cell: ends")
-    return {}
 
 
 def stop_at(here):
@@ -82,7 +69,7 @@ CASES |= {
 }
 
 
-@case(**GOES_ON, steps=6, fetching=False)
+@CASES.case(**GOES_ON, steps=6, fetching=False)
 def interrupted_while_it_waits_for_a_batch(toy):
     model, optimizer = training()
     fit(model, optimizer, loader())
@@ -101,7 +88,7 @@ def interrupted_while_it_waits_for_a_batch(toy):
     return {"fetching": toy.tracker.meter.counting.fetching}
 
 
-@case(steps=9, anew=[], asides=[["idle", 3], [None, 3], ["idle", 6], [None, 6], ["idle", 9]])
+@CASES.case(steps=9, anew=[], asides=[["idle", 3], [None, 3], ["idle", 6], [None, 6], ["idle", 9]])
 def the_same_goes_on(toy):
     model, optimizer = training()
     for _ in range(3):
@@ -109,10 +96,9 @@ def the_same_goes_on(toy):
         toy.tracker.tell("cell: ends")
         toy.tracker.tell("cell: begins")
         toy.tracker.tell("cell: ends")  # a cell that does nothing
-    return {}
 
 
-@case(steps=2, anew=[5], hooked=[[], ["_compiled_call_impl"]], feeds=True)
+@CASES.case(steps=2, anew=[5], hooked=[[], ["_compiled_call_impl"]], feeds=True)
 def another_begins_anew(toy):
     model, optimizer = training()
     fit(model, optimizer, loader(5))
@@ -125,14 +111,13 @@ def another_begins_anew(toy):
     return {"hooked": hooked, "feeds": feed is not None and feed.loader() is batches}
 
 
-@case(steps=6, anew=[])
+@CASES.case(steps=6, anew=[])
 def a_second_one_in_the_same_cell_goes_on(toy):
     for _ in range(2):
         fit(*training(), loader())
-    return {}
 
 
-@case(why=["idle", "evaluation", "idle", None])
+@CASES.case(why=["idle", "evaluation", "idle", None])
 def a_cell_that_evaluates(toy):
     model, optimizer = training()
     fit(model, optimizer, loader())
@@ -143,48 +128,44 @@ def a_cell_that_evaluates(toy):
     toy.tracker.tell("cell: ends")
     model.train()
     fit(model, optimizer, loader())
-    return {}
 
 
-@case(asides=[])
+@CASES.case(asides=[])
 def a_training_on_another_thread(toy):
     thread = threading.Thread(target=fit, args=(*training(), loader()))
     thread.start()
     thread.join()
     toy.tracker.tell("cell: ends")
-    return {}
 
 
-@case(steps=7)
-def a_gan_that_is_interrupted_between_its_optimizers(toy):
+def of_a_gan(toy, between):
+    """Three steps, a half, and three more."""
     (one, first), (other, second) = training(), training()
     fit_both(one, first, other, second, 3)
-    toy.tracker.tell("cell: ends")
     one(torch.ones(8, 8)).sum().backward()
-    first.step()  # … and the interrupt comes
-    toy.tracker.tell("cell: ends")
+    first.step()
+    toy.tracker.tell(between)
     fit_both(one, first, other, second, 3)
-    return {}
 
 
-@case(steps=3)
+CASES |= {
+    "a_gan_that_is_interrupted_between_its_optimizers": (
+        partial(of_a_gan, between="cell: ends"),
+        {"steps": 7},
+    ),
+    "a_gan_that_is_read_between_its_optimizers": (
+        partial(of_a_gan, between="cell: flush"),
+        {"steps": 7},
+    ),
+}
+
+
+@CASES.case(steps=3)
 def tried_out_before_it_trains(toy):
     model, optimizer = training()
     model(torch.ones(8, 8)).sum().backward()
     toy.tracker.tell("cell: ends")
     fit(model, optimizer, loader())
-    return {}
-
-
-@case(steps=7)
-def a_gan_that_is_read_between_its_optimizers(toy):
-    (one, first), (other, second) = training(), training()
-    fit_both(one, first, other, second, 3)
-    one(torch.ones(8, 8)).sum().backward()
-    first.step()
-    toy.tracker.tell("cell: flush")
-    fit_both(one, first, other, second, 3)
-    return {}
 
 
 def fit_both(one, first, other, second, steps):
@@ -203,16 +184,9 @@ def told(toy):
         "failures": toy.failures,
         "samples": sorted({record.samples for record in toy.records}),
         "why": [why for why, _ in toy.asides],
+        "found": toy.founds or [""],
     }
 
 
-def main():
-    toy = watched()
-    found = results(toy, {name: run for name, (run, _) in CASES.items()}, told)
-    toy.tracker.end()
-    patching.undo()
-    print(json.dumps(found))
-
-
 if __name__ == "__main__":
-    main()
+    CASES.main(told)

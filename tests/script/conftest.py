@@ -4,6 +4,7 @@ import fcntl
 import json
 
 import pytest
+from torch import distributed
 
 from tests.script.toy_script import connected, script
 from tests.warm import python
@@ -24,6 +25,14 @@ def results_of(tmp_path_factory, worker_id):
         return json.loads(path.read_text())
 
     return read
+
+
+@pytest.fixture
+def group():
+    """This process is one of a group of one."""
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    yield
+    distributed.destroy_process_group()
 
 
 @pytest.fixture

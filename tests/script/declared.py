@@ -2,13 +2,23 @@
 
 import threading
 import time
+from contextlib import nullcontext
 
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 import gpudash
 from gpudash.script import explicit
-from tests.script.shape import Net, backward, data, made, shape
+from tests.script.shape import (
+    Net,
+    backward,
+    data,
+    evaluate,
+    fit,
+    made,
+    random_batch,
+    shape,
+)
 
 PAUSE_S = 0.05
 """Longer by far than a step."""
@@ -29,16 +39,20 @@ def declared(steps):
 
 
 def train(model, optimizer, batch=None):
-    backward(model, batch or (torch.randn(16, 8), torch.randint(2, (16,))))
-    optimizer.step()
+    fit(model, optimizer, [batch or random_batch()])
+
+
+def train_on(batches):
+    """Declare a step for each batch."""
+    model, optimizer = made()
+    for batch in batches:
+        with gpudash.step():
+            train(model, optimizer, batch)
 
 
 @declared(12)
 def each_batch(toy):
-    model, optimizer = made()
-    for batch in data(96):
-        with gpudash.step():
-            train(model, optimizer, batch)
+    train_on(data(96))
 
 
 @declared(6)
@@ -115,10 +129,7 @@ class Slow(Dataset):
 
 @declared(6)
 def waits_between(toy):
-    model, optimizer = made()
-    for batch in DataLoader(Slow(), batch_size=None):
-        with gpudash.step():
-            train(model, optimizer, batch)
+    train_on(DataLoader(Slow(), batch_size=None))
 
 
 @declared(12)
@@ -130,12 +141,7 @@ def evaluates_between(toy):
             with gpudash.step():
                 train(model, optimizer, batch)
             if number % 3 == 0:
-                model.eval()
-                with torch.no_grad():
-                    for x, _ in held_out:
-                        model(x)
-                        time.sleep(PAUSE_S)
-                model.train()
+                evaluate(model, held_out, PAUSE_S)
 
 
 @declared(12)
@@ -152,11 +158,8 @@ def evaluates_inside(toy):
 def after_steps_that_were_found(toy):
     model, optimizer = made()
     for number, batch in enumerate(data(15 * 8)):
-        if number < 5:
+        with gpudash.step() if number >= 5 else nullcontext():
             train(model, optimizer, batch)
-        else:
-            with gpudash.step():
-                train(model, optimizer, batch)
 
 
 @declared(10)
@@ -189,16 +192,12 @@ def no_optimizer_at_all(toy):
 
 @declared(40)
 def off_and_on(toy):
-    model, optimizer = made()
-
     def flip(step):
         if step in (10, 20):
             toy.tracker.meter.active = step == 20
 
     toy.at_border = flip
-    for batch in data(320):
-        with gpudash.step():
-            train(model, optimizer, batch)
+    train_on(data(320))
 
 
 @declared(4)
@@ -210,10 +209,10 @@ def no_number(toy):
 
 
 def of_tokens(**row):
-    model, optimizer = made()
     rows = [{"input_ids": torch.ones(8)} | row for _ in range(64)]
-    for batch in DataLoader(rows, batch_size=8):
-        train(model, optimizer, (batch["input_ids"] * torch.randn(8, 1), torch.randint(2, (8,))))
+    batches = DataLoader(rows, batch_size=8)
+    _, answers = random_batch(8)
+    fit(*made(), ((batch["input_ids"] * torch.randn(8, 1), answers) for batch in batches))
 
 
 @declared(8)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, default_collate
 
 from gpudash.script import discovery
-from tests.script.shape import Net, data, made, shape, takes
+from tests.script.shape import Net, data, made, random_batch, random_batches, shape, shapes, takes
 
 
 class Slow(Net):
@@ -23,29 +23,25 @@ class Slow(Net):
         return super().forward(x)
 
 
-def learn(model, optimizer, x, y):
+def update(optimizer, loss):
     optimizer.zero_grad()
-    functional.cross_entropy(model(x), y).backward()
+    loss.backward()
     optimizer.step()
+
+
+def learn(model, optimizer, x, y):
+    update(optimizer, functional.cross_entropy(model(x), y))
+
+
+def learn_all(model, optimizer, batches):
+    for x, y in batches:
+        learn(model, optimizer, x, y)
 
 
 def learn_from(encode):
     model, optimizer = made()
     for _ in range(3):
-        for x, y in data():
-            learn(model, optimizer, encode(x), y)
-
-
-@shape(18)
-def frozen_encoder(toy):
-    """As in latent diffusion or linear probing."""
-    learn_from(torch.no_grad()(Slow(out=8).eval().requires_grad_(requires_grad=False)))
-
-
-@shape(18)
-def frozen_encoder_with_gradients_on(toy):
-    """Nothing that it computes has a gradient, though the script does not say so."""
-    learn_from(Slow(out=8).eval().requires_grad_(requires_grad=False))
+        learn_all(model, optimizer, ((encode(x), y) for x, y in data()))
 
 
 class Autoencoder(nn.Module):
@@ -59,9 +55,19 @@ class Autoencoder(nn.Module):
         return self.encoder(x)
 
 
-@shape(18)
-def frozen_encoder_by_its_method(toy):
-    learn_from(torch.no_grad()(Autoencoder().eval().encode))
+def frozen():
+    return Slow(out=8).eval().requires_grad_(requires_grad=False)
+
+
+shapes(
+    18,
+    frozen_encoder=lambda _toy: learn_from(torch.no_grad()(frozen())),  # as in linear probing
+    # nothing that it computes has a gradient, though the script does not say so
+    frozen_encoder_with_gradients_on=lambda _toy: learn_from(frozen()),
+    frozen_encoder_by_its_method=lambda _toy: learn_from(
+        torch.no_grad()(Autoencoder().eval().encode)
+    ),
+)
 
 
 @shape(18)
@@ -73,9 +79,7 @@ def distillation(toy):
             student = model(x)
             with torch.no_grad():
                 wanted = teacher(x)
-            optimizer.zero_grad()
-            functional.mse_loss(student, wanted).backward()
-            optimizer.step()
+            update(optimizer, functional.mse_loss(student, wanted))
 
 
 @shape(12)
@@ -86,9 +90,7 @@ def loss_by_a_frozen_model(toy):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         for x, y in data():
-            optimizer.zero_grad()
-            functional.cross_entropy(judge(model(x)), y).backward()
-            optimizer.step()
+            learn(lambda x: judge(model(x)), optimizer, x, y)
 
 
 ROLLOUTS, UPDATES = 5, 8
@@ -101,35 +103,22 @@ def acts(agent, observations=2):
             takes()  # the environment
 
 
-@shape(ROLLOUTS * UPDATES)
-def rollouts(toy):
-    """As in PPO."""
+def roll_out(batches=lambda: random_batches(UPDATES), *, evaluates=False):
+    """Act, and learn from that."""
     agent, optimizer = made()
     for _ in range(ROLLOUTS):
-        acts(agent)
-        for _ in range(UPDATES):
-            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
-
-
-@shape(ROLLOUTS * UPDATES)
-def rollouts_in_evaluation_mode(toy):
-    """As in Stable Baselines."""
-    agent, optimizer = made()
-    for _ in range(ROLLOUTS):
-        agent.train(mode=False)
+        agent.train(mode=not evaluates)
         acts(agent)
         agent.train()
-        for _ in range(UPDATES):
-            learn(agent, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+        learn_all(agent, optimizer, batches())
 
 
-@shape(ROLLOUTS * 6)
-def rollouts_into_a_loader(toy):
-    agent, optimizer = made()
-    for _ in range(ROLLOUTS):
-        acts(agent)
-        for x, y in data():
-            learn(agent, optimizer, x, y)
+shapes(
+    ROLLOUTS * UPDATES,
+    rollouts=lambda _toy: roll_out(),  # as in PPO
+    rollouts_in_evaluation_mode=lambda _toy: roll_out(evaluates=True),  # as in Stable Baselines
+)
+shapes(ROLLOUTS * 6, rollouts_into_a_loader=lambda _toy: roll_out(data))
 
 
 @shape(18)
@@ -153,62 +142,31 @@ def draws_previews(toy):
     model, optimizer = made()
     batches = data()
     for _ in range(3):
-        for x, y in batches:
-            learn(model, optimizer, x, y)
+        learn_all(model, optimizer, batches)
         acts(model)
 
 
-@shape(20)
-def replay_buffer(toy):
-    """Acts with gradients, and learns from many at a time, by a target as well."""
+def learn_by_a_target(act, compute=lambda: None):
+    """Act with gradients, and learn from many at a time, by a target as well."""
     model, optimizer = made()
     target = Net()
     for _ in range(20):
-        model.eval()
-        model(torch.randn(1, 8)).argmax()
+        act(model)
         model.train()
         with torch.no_grad():
             wanted = target(torch.randn(16, 8))
-        optimizer.zero_grad()
-        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
-        optimizer.step()
+        compute()
+        update(optimizer, functional.mse_loss(model(torch.randn(16, 8)), wanted))
 
 
-@shape(20)
-def target_computed_by_hand(toy):
-    """As in C51: acts with gradients, and computes at length with what a target says."""
-    model, optimizer = made()
-    target = Net()
-    for _ in range(20):
-        model(torch.randn(16, 8)).argmax()
-        with torch.no_grad():
-            wanted = target(torch.randn(16, 8))
-        takes()
-        optimizer.zero_grad()
-        functional.mse_loss(model(torch.randn(16, 8)), wanted).backward()
-        optimizer.step()
-
-
-@shape(20)
-def actor_and_two_critics(toy):
-    """Each of three optimizers learns from the same samples."""
-    actor, one, other = Net(out=8), Net(), Net()
-    critics = torch.optim.Adam([*one.parameters(), *other.parameters()])
-    acting = torch.optim.Adam(actor.parameters())
-    scale = torch.zeros((), requires_grad=True)
-    scaling = torch.optim.Adam([scale])
-    for _ in range(20):
-        x, y = torch.randn(16, 8), torch.randint(2, (16,))
-        critics.zero_grad()
-        losses = [functional.cross_entropy(critic(x), y) for critic in (one, other)]
-        sum(losses).backward()
-        critics.step()
-        acting.zero_grad()
-        one(actor(x)).mean().backward()
-        acting.step()
-        scaling.zero_grad()
-        (scale.exp() * 2).backward()
-        scaling.step()
+shapes(
+    20,
+    replay_buffer=lambda _toy: learn_by_a_target(lambda model: model.eval()(torch.randn(1, 8))),
+    # as in C51: it computes at length with what a target says
+    target_computed_by_hand=lambda _toy: learn_by_a_target(
+        lambda model: model(torch.randn(16, 8)), takes
+    ),
+)
 
 
 @shape(12)
@@ -222,9 +180,7 @@ def environment_between(toy):
         for _ in range(4):
             chosen.append(policy(torch.randn(1, 8)).log_softmax(1)[0, 0])
             takes()  # the environment
-        optimizer.zero_grad()
-        torch.stack(chosen).sum().backward()
-        optimizer.step()
+        update(optimizer, torch.stack(chosen).sum())
 
 
 @shape(12)
@@ -232,11 +188,9 @@ def slow_loss(toy):
     model, optimizer = made()
     for _ in range(2):
         for x, y in data():
-            optimizer.zero_grad()
             computed = model(x)
             takes()
-            functional.cross_entropy(computed, y).backward()
-            optimizer.step()
+            update(optimizer, functional.cross_entropy(computed, y))
 
 
 def unseen_loss(model, x):
@@ -250,33 +204,18 @@ def forward_of_no_part(toy):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(2):
         for x, _ in data():
-            optimizer.zero_grad()
-            unseen_loss(model, x).backward()
-            optimizer.step()
-
-
-def learn_against(criticised, generated):
-    generator, critic = Net(out=8), Net()
-    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
-    for x, _ in data(24 * 8):
-        for _ in range(criticised):
-            ones[0].zero_grad()
-            (critic(x).mean() - critic(generator(torch.randn(8, 8)).detach()).mean()).backward()
-            ones[0].step()
-        for _ in range(generated):
-            ones[1].zero_grad()
-            critic(generator(torch.randn(8, 8))).mean().backward()
-            ones[1].step()
+            update(optimizer, unseen_loss(model, x))
 
 
 @shape(24)
 def generator_steps_twice(toy):
-    learn_against(1, 2)
-
-
-@shape(24)
-def critic_steps_thrice_on_a_batch(toy):
-    learn_against(3, 1)
+    generator, critic = Net(out=8), Net()
+    ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
+    for x, _ in data(24 * 8):
+        made_up = generator(torch.randn(8, 8)).detach()
+        update(ones[0], critic(x).mean() - critic(made_up).mean())
+        for _ in range(2):
+            update(ones[1], critic(generator(torch.randn(8, 8))).mean())
 
 
 one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
@@ -284,8 +223,7 @@ one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
 
 def learn_anew(model):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+    learn_all(model, optimizer, random_batches(5))
 
 
 @shape(60)
@@ -319,19 +257,14 @@ def learn_sequences(*, batch_first):
     model = Sequences(batch_first=batch_first)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     for _ in range(12):
-        optimizer.zero_grad()
-        model(torch.randn(7, 5, 8)).mean().backward()
-        optimizer.step()
+        update(optimizer, model(torch.randn(7, 5, 8)).mean())
 
 
-@shape(12)
-def sequence_first(toy):
-    learn_sequences(batch_first=False)
-
-
-@shape(12)
-def batch_first(toy):
-    learn_sequences(batch_first=True)
+shapes(
+    12,
+    sequence_first=lambda _toy: learn_sequences(batch_first=False),
+    batch_first=lambda _toy: learn_sequences(batch_first=True),
+)
 
 
 @shape(12)
@@ -339,9 +272,7 @@ def one_model_called_thrice(toy):
     """Nothing shows whether the calls are of the same samples."""
     model, optimizer = made()
     for _ in range(12):
-        optimizer.zero_grad()
-        sum(model(torch.randn(16, 8)).mean() for _ in range(3)).backward()
-        optimizer.step()
+        update(optimizer, sum(model(torch.randn(16, 8)).mean() for _ in range(3)))
 
 
 @shape(12)
@@ -399,7 +330,7 @@ def evaluates_in_training_mode(toy):
         if number % 5 == 4:
             with torch.no_grad():
                 model(torch.randn(32, 8))
-        learn(model, optimizer, torch.randn(16, 8), torch.randint(2, (16,)))
+        learn(model, optimizer, *random_batch())
 
 
 @shape(12)
@@ -413,6 +344,4 @@ def target_in_each_step(toy):
             computed = model(x)
             with torch.no_grad():
                 wanted = model(x)
-            optimizer.zero_grad()
-            functional.mse_loss(computed, wanted).backward()
-            optimizer.step()
+            update(optimizer, functional.mse_loss(computed, wanted))

@@ -273,11 +273,8 @@ def look(toy, collectives, _step):
     collectives.append(toy.tracker.collectives())
 
 
-def one_rank(rank, folder, ranks, shapes):
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
-    )
+def watched_shapes(shapes):
+    """Train each with a tracker; return what it measured."""
     toy = watched()
     results = {}
     for name, shape in shapes.items():
@@ -300,17 +297,25 @@ def one_rank(rank, folder, ranks, shapes):
             "parts_ms": [one.parts_ms for one in toy.records if one.parts_ms],
         }
         distributed.barrier()
-    Path(folder, f"{rank}.json").write_text(json.dumps(results))
+    return results
+
+
+def one_rank(rank, folder, ranks, run, shapes):
+    torch.set_num_threads(1)
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=ranks
+    )
+    Path(folder, f"{rank}.json").write_text(json.dumps(run(shapes)))
     # the group outlives DDP, which as its last owner may wait for ever
 
 
-def main(shapes, ranks):
-    """Train these shapes, or those that the command line names."""
+def main(shapes, ranks, run=watched_shapes):
+    """Print what `run` returns on each rank of these shapes, or of those that are named."""
     shapes = {name: shapes[name] for name in sys.argv[1:] or shapes}
     with tempfile.TemporaryDirectory() as folder:
         # forked: torch is imported once, and nothing of it runs before
         multiprocessing.start_processes(
-            one_rank, (folder, ranks, shapes), ranks, start_method="fork"
+            one_rank, (folder, ranks, run, shapes), ranks, start_method="fork"
         )
         print(json.dumps([json.loads(Path(folder, f"{n}.json").read_text()) for n in range(ranks)]))
 

@@ -15,6 +15,7 @@ from gpudash.script import batches, counting, declared, meter, passes, steps
 from tests.script.toy import results, watched
 
 SHAPES = {}
+BATCH = torch.ones(8, 8)
 ACTS_S = 0.005
 """How long a training acts before it learns."""
 TICK_MS, SHORT_TICK_MS = 2.0, 0.001
@@ -72,6 +73,12 @@ def shape(steps, **more):
     return decorate
 
 
+def shapes(steps, **runs):
+    """Add these, which have so many steps each."""
+    for name, run in runs.items():
+        SHAPES[name] = (run, {"expected": steps})
+
+
 class Net(nn.Module):
     def __init__(self, width=8, out=2):
         super().__init__()
@@ -111,6 +118,30 @@ def backward(model, batch):
     loss = functional.cross_entropy(model(x), y)
     loss.backward()
     return loss
+
+
+def random_batch(samples=16):
+    return torch.randn(samples, 8), torch.randint(2, (samples,))
+
+
+def random_batches(count):
+    return (random_batch() for _ in range(count))
+
+
+def fit(model, optimizer, batches):
+    for batch in batches:
+        backward(model, batch)
+        optimizer.step()
+
+
+def evaluate(model, batches=((BATCH, None),), lasts_s=0.0):
+    """Evaluate the model."""
+    model.eval()
+    with torch.no_grad():
+        for x, _ in batches:
+            model(x)
+            time.sleep(lasts_s)
+    model.train()
 
 
 def keeps_optimizers(name):

@@ -10,7 +10,6 @@ import time
 import traceback
 import types
 import weakref
-from contextlib import nullcontext
 from pathlib import Path
 from threading import get_ident
 
@@ -20,7 +19,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from gpudash.instrument.guard import OURS
-from gpudash.script import counting, explicit, patches, tracker
+from gpudash.script import counting, patches, tracker
 from tests.script import (  # noqa: F401  # they add theirs
     shapes_compiled,
     shapes_fed,
@@ -28,7 +27,20 @@ from tests.script import (  # noqa: F401  # they add theirs
     shapes_optimizers,
     shapes_watched,
 )
-from tests.script.shape import ACTS_S, SHAPES, Net, Pair, backward, data, made, shape  # noqa: F401  # tests read SHAPES here
+from tests.script.shape import (
+    ACTS_S,
+    SHAPES,  # noqa: F401  # tests read it here
+    Net,
+    Pair,
+    backward,
+    data,
+    evaluate,
+    fit,
+    made,
+    random_batch,
+    random_batches,
+    shape,
+)
 from tests.script.shapes_optimizers import critics, no_optimizer
 
 
@@ -37,7 +49,7 @@ def no_loader(toy):
     model, optimizer = made()
     losses = []
     for _ in range(10):
-        losses.append(backward(model, (torch.randn(16, 8), torch.randint(2, (16,)))).item())
+        losses.append(backward(model, random_batch()).item())
         optimizer.step()
     return {"losses": losses}
 
@@ -45,17 +57,10 @@ def no_loader(toy):
 @shape(18)
 def evaluation_and_checkpoint(toy):
     model, optimizer = made()
-    batches, held_out = data(), data(16)
+    batches, others = data(), data(16)
     for _ in range(3):
-        model.train()
-        for batch in batches:
-            backward(model, batch)
-            optimizer.step()
-        model.eval()
-        with torch.no_grad():
-            for x, _ in held_out:
-                model(x)
-                time.sleep(0.05)
+        fit(model, optimizer, batches)
+        evaluate(model, others, lasts_s=0.05)
         torch.save(model.state_dict(), io.BytesIO())
 
 
@@ -66,20 +71,16 @@ def validates_before_its_first_step(toy):
     with torch.no_grad():
         for x, _ in data(16):
             model(x)
-    for batch in data(96):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(96))
 
 
 @shape(10)
 def works_after_a_checkpoint(toy):
     model, optimizer = made()
-    for number in range(10):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
-        if number == 4:
-            torch.save(model.state_dict(), io.BytesIO())
-            time.sleep(0.02)
+    fit(model, optimizer, random_batches(5))
+    torch.save(model.state_dict(), io.BytesIO())
+    time.sleep(0.02)
+    fit(model, optimizer, random_batches(5))
 
 
 def fails_once_trained(toy, steps):
@@ -116,22 +117,18 @@ def copied_for_another_device(toy):
     """As in `nn.parallel.replicate`."""
     model, optimizer = made()
     copied = Net.__new__(Net)
-    for batch in data():
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data())
     copied.__dict__ = model.__dict__.copy()
     copied._modules = model._modules | {"two": nn.Linear(8, 2)}
-    computed = copied(batch[0])
-    return {"own": torch.equal(computed, Net.forward(copied, batch[0]))}
+    x, _ = random_batch()
+    return {"own": torch.equal(copied(x), Net.forward(copied, x))}
 
 
 @shape(6)
 def forgotten(toy):
     model, optimizer = made()
     model.compile(backend="eager")
-    for batch in data():
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data())
     kept = [weakref.ref(one) for one in (model, optimizer)]
     del model, optimizer
     torch.compiler.reset()
@@ -150,9 +147,7 @@ def files_of(run, *args):
 @shape(8)
 def exceptions(toy):
     model, optimizer = made()
-    for batch in data(64):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(64))
 
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -161,12 +156,17 @@ def exceptions(toy):
     iterator = iter(DataLoader(rows, collate_fn=interrupt))
     unsaved = types.SimpleNamespace(__reduce__=interrupt)
     frames = [
-        *files_of(model, batch[0][:, :3]),
+        *files_of(model, torch.ones(8, 3)),
         *files_of(torch.ones(2, requires_grad=True).backward),
         *files_of(next, iterator),
         *files_of(torch.save, unsaved, "/nonexistent/file"),
     ]
     return {"frames": frames}
+
+
+def hooked_in(model):
+    modules = model.named_modules()
+    return {"hooked": [name for name, one in modules if "_compiled_call_impl" in vars(one)]}
 
 
 @shape(12)
@@ -178,8 +178,7 @@ def children_called(toy):
             model.training_step(batch).backward()
             optimizer.step()
             time.sleep(0.02)
-    hooked = [name for name, one in model.named_modules() if "_compiled_call_impl" in vars(one)]
-    return {"hooked": hooked}
+    return hooked_in(model)
 
 
 @shape(12)
@@ -190,36 +189,15 @@ def nobody_called(toy):
         for x, y in data():
             functional.cross_entropy(x @ model.inner["decoder"].two.weight.t(), y).backward()
             optimizer.step()
-    hooked = [name for name, one in model.named_modules() if "_compiled_call_impl" in vars(one)]
-    return {"hooked": hooked}
+    return hooked_in(model)
 
 
 @shape(20)
 def evaluation_without_a_loader(toy):
     model, optimizer = made()
-    for number in range(20):
-        if number % 5 == 0:
-            model.eval()
-            with torch.no_grad():
-                model(torch.randn(8, 8))
-                time.sleep(0.02)
-            model.train()
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
-
-
-@shape(40)
-def evaluation_beside_a_loader(toy):
-    """The training has a loader, the evaluation has none."""
-    model, optimizer = made()
-    for number, batch in enumerate(data(40 * 8)):
-        backward(model, batch)
-        optimizer.step()
-        if number % 10 == 5:
-            model.eval()
-            with torch.no_grad():
-                model(torch.randn(8, 8))
-            model.train()
+    for _ in range(4):
+        evaluate(model, lasts_s=0.02)
+        fit(model, optimizer, random_batches(5))
 
 
 @shape(20)
@@ -290,65 +268,33 @@ def acts_before_it_learns(toy):
         with torch.no_grad():
             model(torch.randn(4, 8))
             time.sleep(ACTS_S)
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+        backward(model, random_batch())
         optimizer.step()
-
-
-@shape(40)
-def declares_its_later_steps(toy):
-    explicit.tell = toy.tracker.tell
-    model, optimizer = made()
-    waiting = iter(data(8 * 40))
-    for number in range(40):
-        with explicit.step() if number >= 25 else nullcontext():
-            backward(model, next(waiting))
-            optimizer.step()
-    explicit.tell = None
 
 
 @shape(10)
 def saved_whole(toy):
     model, optimizer = made()
-    for number in range(10):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
-        if number == 5:
-            saved = io.BytesIO()
-            torch.save(model, saved)
-            pickled = pickle.dumps((model, optimizer, copy.deepcopy(model)))
+    fit(model, optimizer, random_batches(6))
+    torch.save(model, saved := io.BytesIO())
+    pickled = pickle.dumps((model, optimizer, copy.deepcopy(model)))
+    fit(model, optimizer, random_batches(4))
     pickled += pickle.dumps({**model.__dict__})
     ours = [b"gpudash" in one for one in (saved.getvalue(), pickled)]
     return {"holds_ours": ours, "copy": copy.deepcopy(model).__dict__.get("_compiled_call_impl")}
-
-
-@shape(12)
-def an_exception_half_way(toy):
-    model, optimizer = made()
-    for number, batch in enumerate(data(96)):
-        try:
-            if number == 4:
-                model(batch[0][:, :3])
-            backward(model, batch)
-        except RuntimeError:
-            optimizer.step()
-            continue
-        optimizer.step()
 
 
 @shape(20)
 def a_graph_replayed(toy):
     """Calls the patches of `torch.cuda.CUDAGraph` without a GPU."""
     model, optimizer = made()
-    batch = torch.randn(16, 8), torch.randint(2, (16,))
-
-    def step():
-        backward(model, batch)
-        optimizer.step()
-
-    for _ in range(3):
-        step()
+    batch = random_batch()
+    fit(model, optimizer, [batch] * 3)
     graph, idle = torch.nn.Identity(), torch.nn.Identity()
-    for one, run in ((graph, step), (idle, lambda: model(batch[0]))):
+    for one, run in (
+        (graph, lambda: fit(model, optimizer, [batch])),
+        (idle, lambda: model(batch[0])),
+    ):
         toy.tracker.tell("CUDA graph: capture begins")
         run()
         toy.tracker.tell("CUDA graph: capture ends", one)
@@ -362,7 +308,7 @@ def a_graph_replayed(toy):
 def closure_that_evaluates(toy):
     """Comes after plain steps of the same optimizer."""
     model, optimizer = made()
-    batch = torch.randn(16, 8), torch.randint(2, (16,))
+    batch = random_batch()
 
     def closure():
         with torch.no_grad():
@@ -370,9 +316,7 @@ def closure_that_evaluates(toy):
         optimizer.zero_grad()
         return backward(model, batch)
 
-    for _ in range(40):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, [batch] * 40)
     for _ in range(5):
         optimizer.step(closure)
 

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from gpudash.instrument.guard import OURS
-from tests.script.shape import Pair, backward, data, made, shape
+from tests.script.shape import Pair, backward, data, fit, made, shape
 
 
 @shape(12)
@@ -28,9 +28,7 @@ def compiled(toy):
     model, optimizer = made()
     fast = torch.compile(model, backend="aot_eager", fullgraph=True)
     for _ in range(2):
-        for batch in data():
-            backward(fast, batch)
-            optimizer.step()
+        fit(fast, optimizer, data())
     return {"recompiles": count_compiled()}
 
 

@@ -1,10 +1,12 @@
 """Trainings whose loaders are slow, nested, left early, or give batches of many kinds."""
 
+from itertools import starmap
+
 import torch
 from torch.utils.data import DataLoader, default_collate
 
 from gpudash.script import batches
-from tests.script.shape import CALLS_A_BATCH, backward, data, made, shape
+from tests.script.shape import CALLS_A_BATCH, backward, data, fit, made, random_batches, shape
 
 
 @shape(12)
@@ -30,9 +32,12 @@ def loader_left_within_an_epoch(toy):
         optimizer.step()
         if number == 4:
             break
-    for _ in range(55):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
+    fit(model, optimizer, random_batches(55))
+
+
+def named(samples, collate=default_collate):
+    rows = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(samples)]
+    return ((one["x"], one["y"]) for one in DataLoader(rows, 8, collate_fn=collate))
 
 
 @shape(25)
@@ -40,13 +45,8 @@ def batches_of_many_kinds(toy):
     """Tensors, dicts, and a last batch that is smaller."""
     model, optimizer = made()
     for _ in range(2):
-        for x, y in data(92):
-            backward(model, (x, y))
-            optimizer.step()
-    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(8)]
-    for batch in DataLoader(named, 8):
-        backward(model, (batch["x"], batch["y"]))
-        optimizer.step()
+        fit(model, optimizer, data(92))
+    fit(model, optimizer, named(8))
 
 
 @shape(16)
@@ -56,11 +56,7 @@ def slow_dicts(toy):
             batches.time.monotonic()
         return default_collate(samples)
 
-    model, optimizer = made()
-    named = [{"x": torch.randn(8), "y": torch.tensor(number % 2)} for number in range(128)]
-    for batch in DataLoader(named, 8, collate_fn=collated):
-        backward(model, (batch["x"], batch["y"]))
-        optimizer.step()
+    fit(*made(), named(128, collated))
 
 
 class SlowToEnd(torch.utils.data.Sampler):
@@ -89,9 +85,7 @@ def leaves_a_step(toy):
 def slow_ends(toy):
     model, optimizer = made()
     for _ in range(3):
-        for batch in DataLoader(data(96).dataset, 8, sampler=SlowToEnd()):
-            backward(model, batch)
-            optimizer.step()
+        fit(model, optimizer, DataLoader(data(96).dataset, 8, sampler=SlowToEnd()))
 
 
 @shape(sum(range(15, 20)))
@@ -111,12 +105,11 @@ def nested_tensors(toy):
     def collated(samples):
         return torch.nested.nested_tensor([x for x, _ in samples]), [y for _, y in samples]
 
-    model, optimizer = made()
+    def mean(x, y):
+        return torch.stack([one.mean(0) for one in x.unbind()]), torch.tensor(y)
+
     rows = [(torch.randn(1 + number % 3, 8), number % 2) for number in range(128)]
-    for x, y in DataLoader(rows, 8, collate_fn=collated):
-        means = torch.stack([one.mean(0) for one in x.unbind()])
-        backward(model, (means, torch.tensor(y)))
-        optimizer.step()
+    fit(*made(), starmap(mean, DataLoader(rows, 8, collate_fn=collated)))
 
 
 class Nested(torch.utils.data.Dataset):
@@ -133,7 +126,4 @@ class Nested(torch.utils.data.Dataset):
 
 @shape(12)
 def loader_within_a_loader(toy):
-    model, optimizer = made()
-    for batch in DataLoader(Nested(), 8):
-        backward(model, batch)
-        optimizer.step()
+    fit(*made(), DataLoader(Nested(), 8))

@@ -7,7 +7,16 @@ from types import ModuleType
 import torch
 from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
-from tests.script.shape import Net, backward, data, made, shape, takes
+from tests.script.shape import (
+    Net,
+    backward,
+    data,
+    fit,
+    made,
+    random_batch,
+    shape,
+    takes,
+)
 
 
 class OwnOptimizer:
@@ -55,9 +64,7 @@ def library_with_optimizer_and_loader_of_its_own(toy):
     with library() as optimizer_of:
         model = Net()
         optimizer = optimizer_of(model)
-        for batch in OwnLoader(data(24 * 8)):
-            backward(model, batch)
-            optimizer.step()
+        fit(model, optimizer, OwnLoader(data(24 * 8)))
 
 
 def learn_in_turns(optimizer_of, batches):
@@ -93,5 +100,5 @@ def library_between_two_trainings(toy):
                 optimizer = optimizer_of(model)
             for _ in range(20):
                 model.zero_grad()
-                backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
+                backward(model, random_batch())
                 optimizer.step()

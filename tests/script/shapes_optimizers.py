@@ -1,12 +1,22 @@
 """Trainings by what makes a step of theirs: optimizers in turns, several passes, or none."""
 
 import io
+from itertools import islice
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tests.script.shape import Net, backward, data, made, shape
+from tests.script.shape import (
+    Net,
+    backward,
+    data,
+    evaluate,
+    fit,
+    made,
+    random_batches,
+    shape,
+)
 
 
 @shape(6)
@@ -19,35 +29,21 @@ def accumulation(toy):
             optimizer.zero_grad()
 
 
-def critics(generator, critic, batches, every=1, *, freeze=False):
+def critics(generator, critic, batches):
     ones = torch.optim.Adam(critic.parameters()), torch.optim.Adam(generator.parameters())
-    for number, (x, _) in enumerate(batches, 1):
+    for x, _ in batches:
         fake = generator(torch.randn(8, 8))
-        if freeze:
-            with torch.no_grad():
-                fake = generator(torch.randn(8, 8))
         ones[0].zero_grad()
         (critic(x).mean() - critic(fake.detach()).mean()).backward()
         ones[0].step()
-        if number % every == 0:
-            ones[1].zero_grad()
-            critic(generator(torch.randn(8, 8))).mean().backward()
-            ones[1].step()
+        ones[1].zero_grad()
+        critic(generator(torch.randn(8, 8))).mean().backward()
+        ones[1].step()
 
 
 @shape(12)
 def gan(toy):
     critics(Net(out=8), Net(), data(96))
-
-
-@shape(30)
-def critic_five_times(toy):
-    critics(Net(out=8), Net(), data(30 * 8), every=5)
-
-
-@shape(12)
-def gan_with_frozen_generator(toy):
-    critics(Net(out=8), Net(), data(96), freeze=True)
 
 
 @shape(5)
@@ -119,44 +115,19 @@ def no_optimizer(toy):
                 parameter.sub_(0.01 * parameter.grad)
 
 
-@shape(32)
-def passes_before_an_optimizer(toy):
-    """As in a study of gradients before a training: the first passes are taken for steps."""
-    model = Net()
-    for _ in range(12):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        model.zero_grad(set_to_none=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(20):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
-
-
 @shape(22)
 def one_training_after_the_other(toy):
-    first, second = made(), made(16)
-    for (model, optimizer), count in ((first, 10), (second, 12)):
-        for batch in data(count * 8):
-            backward(model, batch)
-            optimizer.step()
-
-
-@shape(22)
-def one_training_after_the_other_without_loader(toy):
-    first, second = made(), made(16)
-    for (model, optimizer), count in ((first, 10), (second, 12)):
-        for _ in range(count):
-            backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-            optimizer.step()
+    for (model, optimizer), count in ((made(), 10), (made(16), 12)):
+        fit(model, optimizer, data(count * 8))
 
 
 @shape(40)
 def another_optimizer_within_an_epoch(toy):
     model, first = made()
     second = torch.optim.SGD(model.parameters(), lr=0.01)
-    for number, batch in enumerate(data(8 * 40)):
-        backward(model, batch)
-        (first if number < 20 else second).step()
+    batches = iter(data(8 * 40))
+    fit(model, first, islice(batches, 20))
+    fit(model, second, batches)
 
 
 @shape(60)
@@ -172,65 +143,20 @@ def second_optimizer_now_and_then(toy):
         if number in (2, 5, 7, 12, 14, 25, 27, 30, 31, 45, 50, 56, 57):
             second.step()
         if number % 7 == 5:
-            model.eval()
-            with torch.no_grad():
-                for held_out, _ in rows:
-                    model(scale(held_out))
-            model.train()
+            evaluate(model, ((scale(x), y) for x, y in rows))
 
 
-@shape(40)
-def second_optimizer_without_a_loader(toy):
-    """As an actor that is updated now and then, and its critic in each step."""
-    critic, optimizer = made()
-    actor = Net()
-    second = torch.optim.SGD(actor.parameters(), lr=0.01)
-    for number in range(40):
-        batch = torch.randn(8, 8), torch.randint(2, (8,))
-        optimizer.zero_grad()
-        backward(critic, batch)
-        optimizer.step()
-        if number in (3, 4, 9, 17, 18, 19, 33):
-            second.zero_grad()
-            backward(actor, batch)
-            second.step()
-
-
-def in_pyro(batches):
-    """Each parameter gets an optimizer of its own when it is first updated."""
+@shape(20)
+def optimizers_born_in_the_first_step(toy):
+    """As in Pyro: each parameter gets an optimizer of its own when it is first updated."""
     model, ones = Net(), {}
-    for batch in batches:
+    for batch in random_batches(20):
         backward(model, batch)
         for parameter in model.parameters():
             if parameter not in ones:
                 ones[parameter] = torch.optim.Adam([parameter], lr=0.01)
             ones[parameter].step()
             ones[parameter].zero_grad()
-
-
-@shape(20)
-def optimizers_born_in_the_first_step(toy):
-    in_pyro((torch.randn(16, 8), torch.randint(2, (16,))) for _ in range(20))
-
-
-@shape(20)
-def optimizers_born_in_the_first_step_with_a_loader(toy):
-    in_pyro(data(160))
-
-
-@shape(30)
-def optimizers_born_in_a_later_step(toy):
-    """A parameter is used from the eleventh step on."""
-    model, optimizer = made()
-    late = torch.zeros(8, requires_grad=True)
-    for number in range(30):
-        batch = torch.randn(16, 8) + (late if number >= 10 else 0), torch.randint(2, (16,))
-        backward(model, batch)
-        optimizer.step()
-        if number == 10:
-            second = torch.optim.Adam([late], lr=0.01)
-        if number >= 10:
-            second.step()
 
 
 @shape(40)

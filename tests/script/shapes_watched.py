@@ -5,39 +5,37 @@ import os
 import torch
 from torch import nn
 
-from tests.script.shape import backward, data, made, shape
+from tests.script.shape import (
+    backward,
+    data,
+    fit,
+    made,
+    random_batches,
+    shape,
+    shapes,
+)
 from tests.script.shapes_fed import loader
 
 
-@shape(40)
-def switched_off_and_on(toy):
-    model, optimizer = made()
+def switched_off(toy, until, **meanwhile):
+    """Measure nothing from step 10 to that one."""
 
     def flip(step):
-        if step in (10, 20):
-            toy.tracker.meter.active = step == 20
-            toy.tracker.meter.border_at = 20
+        if step in (10, until):
+            toy.tracker.meter.active = step == until
+            vars(toy.tracker.meter).update(meanwhile)
 
     toy.at_border, toy.tracker.meter.border_at = flip, 10
-    for _ in range(40):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
-
-
-@shape(40)
-def switched_off_and_looked_at_closely(toy):
-    """As in a block by the wall clock whose end must be seen, because batches come in bursts."""
-    model, optimizer = made()
-
-    def flip(step):
-        if step in (10, 30):
-            toy.tracker.meter.active, toy.tracker.meter.closely_until = step == 30, 30
-
-    toy.at_border, toy.tracker.meter.border_at = flip, 10
-    for _ in range(40):
-        backward(model, (torch.randn(16, 8), torch.randint(2, (16,))))
-        optimizer.step()
+    fit(*made(), random_batches(40))
     toy.tracker.meter.closely_until = 0
+
+
+shapes(
+    40,
+    switched_off_and_on=lambda toy: switched_off(toy, 20, border_at=20),
+    # as in a block by the wall clock whose end must be seen, because batches come in bursts
+    switched_off_and_looked_at_closely=lambda toy: switched_off(toy, 30, closely_until=30),
+)
 
 
 @shape(400, asked=[123, 257])
@@ -96,9 +94,7 @@ def backward_of_another_tool(toy):
     torch.autograd.backward = theirs
     loader(toy)
     model, optimizer = made()
-    for batch in data(28 * 8):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(28 * 8))
     kept, torch.autograd.backward = torch.autograd.backward is theirs, ours
     return {"calls": len(calls), "kept": kept}
 
@@ -113,7 +109,5 @@ def lever_on_calls(toy):
             toy.newest.roots[0].around = lambda call: calls.append(1) or call
 
     toy.at_border, toy.tracker.meter.border_at = put, 10
-    for batch in data(40 * 8):
-        backward(model, batch)
-        optimizer.step()
+    fit(model, optimizer, data(40 * 8))
     return {"calls": len(calls)}

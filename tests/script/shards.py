@@ -3,7 +3,7 @@ collectives, and those counted in torch.distributed itself."""
 
 import time
 from contextlib import nullcontext
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 
 import torch
@@ -56,17 +56,20 @@ for name in ("reduce_scatter_single", "reduce_scatter_tensor"):
 counted("all_reduce", "tensor", lambda ranks: 2 * (ranks - 1) / ranks)
 
 
-def shape(function):
-    @wraps(function)
-    def run(toy):
-        CALLED.clear()
-        steps = []
-        also(toy, lambda: note(toy, steps))
-        function()
-        return {"moved": steps}
+def noted(function, toy):
+    CALLED.clear()
+    steps = []
+    also(toy, lambda: note(toy, steps))
+    function()
+    return {"moved": steps}
 
-    SHAPES[function.__name__] = run
-    return run
+
+def shapes(**functions):
+    SHAPES.update((name, partial(noted, one)) for name, one in functions.items())
+
+
+def shape(function):
+    shapes(**{function.__name__: function})
 
 
 def note(toy, steps):
@@ -109,25 +112,25 @@ def train(model, passes=1, before=lambda model, number: nullcontext()):
         optimizer.zero_grad()
 
 
-@shape
-def each_layer():
-    train(sharded())
-
-
-@shape
-def gathered_once():
-    train(sharded(reshard_after_forward=False))
-
-
-@shape
-def gathered_from_half_the_ranks():
-    train(sharded(reshard_after_forward=2))
-
-
-@shape
-def mixed_precision():
-    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    train(sharded(mp_policy=policy))
+HALF = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+shapes(
+    each_layer=lambda: train(sharded()),
+    gathered_once=lambda: train(sharded(reshard_after_forward=False)),
+    gathered_from_half_the_ranks=lambda: train(sharded(reshard_after_forward=2)),
+    mixed_precision=lambda: train(sharded(mp_policy=HALF)),
+    copies_of_two_shards=lambda: train(sharded(mesh=mesh(2, 2))),
+    copies_of_the_whole=lambda: train(sharded(mesh=mesh(RANKS, 1))),
+    # the last of three passes sends
+    accumulated=lambda: train(
+        sharded(), 3, lambda model, number: model.set_requires_gradient_sync(number == 2)
+    ),
+    # each pass scatters; only the last one is averaged over the copies
+    accumulated_in_shards=lambda: train(
+        sharded(mesh=mesh(2, 2)),
+        3,
+        lambda model, number: model.set_requires_all_reduce(number == 2),
+    ),
+)
 
 
 @shape
@@ -145,32 +148,6 @@ def gathered_asynchronously():
     for one in (*model, model):
         one._set_unshard_async_op(async_op=True)
     train(model)
-
-
-@shape
-def copies_of_two_shards():
-    train(sharded(mesh=mesh(2, 2)))
-
-
-@shape
-def copies_of_the_whole():
-    train(sharded(mesh=mesh(RANKS, 1)))
-
-
-def last_of_three_sends(model, number):
-    model.set_requires_gradient_sync(number == 2)
-
-
-@shape
-def accumulated():
-    train(sharded(), 3, last_of_three_sends)
-
-
-@shape
-def accumulated_in_shards():
-    """Each pass scatters; only the last one is averaged over the copies."""
-    model = sharded(mesh=mesh(2, 2))
-    train(model, 3, lambda model, number: model.set_requires_all_reduce(number == 2))
 
 
 @shape
@@ -222,14 +199,12 @@ def replicated(hook, group=None, **options):
     train(model)
 
 
-@shape
-def averaged_in_bf16():
-    replicated(default_hooks.bf16_compress_hook)
-
-
-@shape
-def averaged_in_fp16_by_the_script():
-    replicated(default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook))
+shapes(
+    averaged_in_bf16=lambda: replicated(default_hooks.bf16_compress_hook),
+    averaged_in_fp16_by_the_script=lambda: replicated(
+        default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)
+    ),
+)
 
 
 @shape

@@ -73,14 +73,6 @@ def test_each_wait_for_a_batch_tells_what_of_it_is_on_the_cpu(monkeypatch):
     assert (tracker.tally.data_cpu_s, tracker.left) == (0.75, [])
 
 
-def test_a_step_is_counted_and_the_next_one_has_not_begun():
-    tracker = Tracker()
-    assert count_backward(tracker.counting, torch.tensor(1.0))
-    assert tracker.counting.next_begun
-    tracker.step_ends(None, (), {})
-    assert (tracker.counting.steps, tracker.counting.next_begun, tracker.left) == (11, False, [])
-
-
 @pytest.mark.parametrize("why", [{"border_at": 11}, {"look_at": 12}, {"due_s": 0.0}])
 def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     tracker = Tracker(**why)
@@ -111,13 +103,6 @@ def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tra
     tally.fetched = None  # an earlier batch had no known size
     tracker.get([torch.ones(8)])
     assert (tally.fetched, tally.batches) == (None, 3)
-
-
-def test_the_end_of_a_loader_is_left_to_the_tracker_with_the_wait_for_it():
-    tracker = Tracker()
-    with pytest.raises(StopIteration):
-        tracker.get(StopIteration())
-    assert tracker.left == [("DataLoader: failed", True)]
 
 
 def test_steps_that_were_closed_during_a_wait_do_not_get_it():

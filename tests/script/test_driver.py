@@ -23,7 +23,6 @@ from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.intervals import Intervals
 from gpudash.script import driver as driver_module
 from tests import waiting
-from tests.answers import blocks
 from tests.lives import turns
 from tests.script.toy_script import Dashboard, Script, connected, path, script
 from tests.waiting import until
@@ -106,13 +105,6 @@ def test_later_findings_are_reported(training, tmp_path) -> None:
     training.driver.found(training.levers.found._replace(backwards=4))
     training.until(lambda: len(dashboard.of(Offered)) == 2)
     assert "4 backward passes a step" in dashboard.of(Offered)[-1].found
-
-
-def test_without_a_dashboard_only_the_first_steps_are_measured(training, monkeypatch) -> None:
-    training.until(lambda: training.steps == 3)
-    assert training.active
-    monkeypatch.setattr(driver_module, "MOST_KEPT", 0)
-    training.until(lambda: not training.active)
 
 
 def test_rows_have_all_steps_also_one_from_before_the_clock(training, tmp_path) -> None:
@@ -273,14 +265,6 @@ def test_commands_are_obeyed_even_if_a_hook_always_comes_just_before_the_border(
 
     training.driver.border = after_a_hook
     training.until(lambda: dashboard.of("changed"), pace_s=0.02)
-
-
-def test_another_run_of_blocks_waits_until_going_back_is_rehearsed(training, dashboard) -> None:
-    long = blocks(2, 1, {"compile": "off"}, min_steps=10**6)
-    dashboard.send(Change(id=1, settings={"compile": "on"}), long, blocks(3, 2, {}))
-    training.until(lambda: len(dashboard.of(BlocksEnded)) == 2)
-    reasons = [ended.why for ended in dashboard.of(BlocksEnded)]
-    assert reasons == ["other blocks began", "no block is left"]
 
 
 @pytest.mark.parametrize(("world_size", "communicates"), [(1, False), (2, True)])

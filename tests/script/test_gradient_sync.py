@@ -2,20 +2,15 @@
 
 import pytest
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from gpudash.script.gradient_sync import GradientSync
 
 
-@pytest.fixture
-def model():
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield DistributedDataParallel(nn.Linear(4, 4))
-    distributed.destroy_process_group()
-
-
-def test_a_backward_pass_that_is_not_followed_counts_no_gradients(model):
+@pytest.mark.usefixtures("group")
+def test_a_backward_pass_that_is_not_followed_counts_no_gradients():
+    model = DistributedDataParallel(nn.Linear(4, 4))
     sync = GradientSync(lambda *_: False)
     sync.update([model])
 

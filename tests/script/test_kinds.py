@@ -152,7 +152,6 @@ def test_calls_on_as_many_samples_as_a_step_has_are_an_evaluation(results, name)
     ("name", "samples"),
     [
         ("replay_buffer", 16),
-        ("actor_and_two_critics", 16),
         ("accumulates_without_a_loader", 32),
         ("batch_first", 7),
         ("sequence_first", None),

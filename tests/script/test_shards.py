@@ -116,10 +116,6 @@ class Comm:
         self._happened.append("collective")
 
 
-class OfTheScript(Comm):
-    __module__ = "train"
-
-
 class Group:
     def size(self):
         return 4
@@ -170,12 +166,6 @@ def hooked(torchs):
     return hook
 
 
-def test_a_gather_is_reported_and_its_result_returned(hooked):
-    place, recorder = hooked()
-    assert hasattr(place.foreach_all_gather([], Group(), Comm()), "all_gather_output")
-    assert recorder.moved == [[BytesMoved(1.0, 3.0)]]
-
-
 def test_the_borders_of_a_gather_are_right_beside_its_call(hooked):
     place, recorder = hooked(is_timed=True)
     place.foreach_all_gather([], Group(), all_gather_comm=Comm(recorder.happened))
@@ -188,18 +178,6 @@ def test_an_all_reduce_ends_where_torch_calls_a_hook_behind_it(hooked):
     place.foreach_reduce([], Group(), Comm(recorder.happened), Group(), True, None)
     assert recorder.happened == ["border", "collective", "border", "border"]
     assert recorder.moved == [[BytesMoved(1.0, 0.75), BytesMoved(0.25, 0.375)]]
-
-
-@pytest.mark.parametrize(
-    ("comm", "how"),
-    [(OfTheScript, {}), (Comm, {"async_op": True})],
-)
-def test_the_scripts_own_collective_and_an_asynchronous_one_are_called_as_they_are(
-    hooked, comm, how
-):
-    place, recorder = hooked(is_timed=True)
-    place.foreach_all_gather([], Group(), comm(recorder.happened), **how)
-    assert recorder.happened == ["allocate", "collective"]
 
 
 def test_a_hook_of_the_scripts_remains(hooked):

@@ -59,11 +59,10 @@ SAME = [
     ("loader_within_a_loader", {"samples": 96}),
     ("nested_tensors", {"samples": 128}),
     ("another_optimizer_within_an_epoch", {"samples": 320}),
-    ("declares_its_later_steps", {"samples": 320}),
     ("second_optimizer_now_and_then", {"samples": 480}),
     ("all_in_fast_code", {"ours": []}),  # nothing of ours is compiled
     *((shape, {}) for shape in ("backward_in_fast_code", "evaluation_and_checkpoint")),
-    *((f"evaluation_{where}_a_loader", {}) for where in ("without", "beside")),
+    ("evaluation_without_a_loader", {}),
     *((shape, {}) for shape in ("compares_in_some_steps", "acts_before_it_learns")),
 ]
 """What is told is also the same as where each step is measured in full, as are all asides."""

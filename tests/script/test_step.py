@@ -59,16 +59,11 @@ def test_outside_of_a_run_an_exception_passes_through(monkeypatch):
         raise KeyError("mine")
 
 
-def test_the_block_is_the_step(told):
-    with gpudash.step(samples=4):
+def test_the_block_is_the_step_and_what_it_trains_on_may_be_said_inside(told):
+    with gpudash.step(samples=4) as step:
         assert told == ["begins"]
-    assert told == ["begins", (4, None, True)]
-
-
-def test_what_it_trains_on_may_be_said_inside(told):
-    with gpudash.step() as step:
-        step.samples, step.tokens = 2, 9
-    assert told[1:] == [(2, 9, True)]
+        step.tokens = 9
+    assert told[1:] == [(4, 9, True)]
 
 
 def test_a_block_left_early_counts_and_a_failed_one_does_not(told):
@@ -93,19 +88,21 @@ def test_lightning_ends_a_step_where_its_optimizer_has_stepped(lightning, told):
     assert told == ["begins", (8, 128, True)] * 2
 
 
-def test_lightning_waits_for_no_mask_on_the_device(lightning, told):
+IDS = torch.ones(4, 16)
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"input_ids": IDS, "attention_mask": IDS.bool().to("meta")},  # waits for no device
+        [torch.ones(4, 3), torch.ones(4)],
+    ],
+)
+def test_lightning_leaves_tokens_that_a_batch_does_not_show_to_the_loaders_batch(
+    lightning, told, batch
+):
     trainer = SimpleNamespace(global_step=0)
-    ids = torch.ones(4, 16)
-    batch = {"input_ids": ids, "attention_mask": ids.bool().to("meta")}
     lightning.on_train_batch_start(trainer, None, batch, 0)
-    trainer.global_step = 1
-    lightning.on_train_batch_end(trainer, None, None, None, 0)
-    assert told == ["begins", (4, None, True)]  # they are counted from the loader's batch
-
-
-def test_lightning_counts_no_tokens_where_there_are_none(lightning, told):
-    trainer = SimpleNamespace(global_step=0)
-    lightning.on_train_batch_start(trainer, None, [torch.ones(4, 3), torch.ones(4)], 0)
     trainer.global_step = 1
     lightning.on_train_batch_end(trainer, None, None, None, 0)
     assert told == ["begins", (4, None, True)]

@@ -1,10 +1,12 @@
 """An observer that records its calls, for scripts that the tests run."""
 
 import gc
+import json
 from importlib import import_module
 
 import torch
 
+from gpudash.instrument import patching
 from gpudash.script.discovery import found_line
 from gpudash.script.patches import patch
 from gpudash.script.tracker import Tracker
@@ -73,6 +75,27 @@ def results(toy, cases, told, *, together=False):
             toy.look()
         found[name] = told(toy) | more
     return found
+
+
+class Cases(dict):
+    """Trainings by name, each with the results that it is to have."""
+
+    def case(self, **expected):
+        """Decorate one."""
+
+        def decorate(function):
+            self[function.__name__] = function, expected
+            return function
+
+        return decorate
+
+    def main(self, told):
+        """Print the results of all."""
+        toy = watched()
+        found = results(toy, {name: run for name, (run, _) in self.items()}, told)
+        toy.tracker.end()
+        patching.undo()
+        print(json.dumps(found))
 
 
 def import_compiler():

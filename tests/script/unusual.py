@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import io
-import json
 import pickle
 import queue
 import threading
@@ -20,21 +19,12 @@ from torch.utils.data.dataloader import _SingleProcessDataLoaderIter
 
 from gpudash.levers.script_levers import ScriptLevers
 from gpudash.levers.training_objects import NewestCall
-from tests.script.toy import results, watched
+from tests.script.toy import Cases
 
-CASES = {}
+CASES = Cases()
+"""`line` is within the newest findings."""
 BATCH = torch.ones(8, 8)
 OTHERS = "another thread trains too: its steps are not counted"
-
-
-def case(**expected):
-    """Decorate a training whose results are to be these; `line` is within its newest findings."""
-
-    def decorate(function):
-        CASES[function.__name__] = function, expected
-        return function
-
-    return decorate
 
 
 class Net(nn.Module):
@@ -67,12 +57,17 @@ def fit(model, optimizer, batches=None):
         optimizer.step()
 
 
-@case(steps=6, shape=[8, 2], holds_ours=False)
+def trained():
+    """Return a model after three steps, and its optimizer."""
+    model = Net()
+    fit(model, optimizer := sgd(model))
+    return model, optimizer
+
+
+@CASES.case(steps=6, shape=[8, 2], holds_ours=False)
 def scripted(_toy):
     """The model is turned into TorchScript, and training goes on."""
-    model = Net()
-    optimizer = sgd(model)
-    fit(model, optimizer)
+    model, optimizer = trained()
     saved = io.BytesIO()
     torch.jit.save(torch.jit.script(nn.Sequential(model)), saved)
     fit(model, optimizer)
@@ -80,24 +75,12 @@ def scripted(_toy):
     return {"shape": list(computed.shape), "holds_ours": b"gpudash" in saved.getvalue()}
 
 
-@case(same=[True, True, True])
+@CASES.case(same=[True, True, True])
 def pickled(_toy):
     """A patched function is pickled for a spawned process, such as one that saves checkpoints."""
-    fit(model := Net(), sgd(model))
+    trained()
     patched = [torch.save, torch.autograd.backward, torch.amp.GradScaler.step]
     return {"same": [pickle.loads(pickle.dumps(one)) is one for one in patched]}
-
-
-@case(steps=15, roots=[["Net"]] * 5)
-def folds(toy):
-    """Models one after the other, each freed before the next one is made."""
-
-    def fold():
-        model = Net()
-        fit(model, sgd(model))
-        return [root.name for root in toy.newest.roots if root.module is model]
-
-    return {"roots": [fold() for _ in range(5)]}
 
 
 class Weighted(nn.Module):
@@ -137,22 +120,20 @@ class Both(torch.optim.Optimizer):
             one.step()
 
 
-@case(steps=3, line="root Named")
+@CASES.case(steps=3, line="root Named")
 def own_parameters(_toy):
     """Modules that override `parameters`, one of them trained."""
     model = Named()
     fit(model, torch.optim.SGD(model.inner.parameters(lr=0.1)))
-    return {}
 
 
-@case(steps=3, line="2 × SGD, root Net")
+@CASES.case(steps=3, line="2 × SGD, root Net")
 def optimizer_without_groups(_toy):
     model = Net()
     fit(model, Both(sgd(model.one), sgd(model.two)))
-    return {}
 
 
-@case(steps=9)
+@CASES.case(steps=9)
 def closure_raises(_toy):
     """The closure raises once in ten steps, and the script goes on."""
     model = Net()
@@ -169,10 +150,9 @@ def closure_raises(_toy):
 
         with contextlib.suppress(ArithmeticError):
             optimizer.step(closure)
-    return {}
 
 
-@case(steps=9)
+@CASES.case(steps=9)
 def step_raises(_toy):
     """The step raises once in ten, where gradients come without a hooked backward pass."""
     model = Net()
@@ -186,7 +166,6 @@ def step_raises(_toy):
         optimizer.param_groups[0]["lr"] = "none" if step == 3 else 0.1
         with contextlib.suppress(Exception):
             optimizer.step()
-    return {}
 
 
 class Twice(torch.optim.SGD):
@@ -194,7 +173,7 @@ class Twice(torch.optim.SGD):
         super().step()
 
 
-@case(steps=12)
+@CASES.case(steps=12)
 def step_of_the_base(toy):
     """Both steps call hooks, but count as one, measured in full or not."""
     model = Net()
@@ -203,10 +182,9 @@ def step_of_the_base(toy):
     optimizer = Twice(model.parameters(), lr=0.1)
     for _ in range(4):
         fit(model, optimizer)
-    return {}
 
 
-@case(evaluated_after=[3, 6, 9, 12])
+@CASES.case(evaluated_after=[3, 6, 9, 12])
 def loaders_of_an_epoch(toy):
     """Each epoch makes new loaders, and evaluates with functions only."""
     model = Net()
@@ -218,12 +196,10 @@ def loaders_of_an_epoch(toy):
     return {"evaluated_after": [step for why, step in toy.asides if why == "evaluation"]}
 
 
-@case(is_kept=False)
+@CASES.case(is_kept=False)
 def loader_of_another_thread(_toy):
     """Another thread exhausts a loader, and the script releases it."""
-    model = Net()
-    optimizer = sgd(model)
-    fit(model, optimizer)
+    _kept = trained()
     aside = loader()
     rows = weakref.ref(aside.dataset)
     thread = threading.Thread(target=deque, args=(aside, 0))
@@ -241,12 +217,10 @@ def moved(toy):
     levers.enter(levers.resolve({"precision": "bf16"}))
 
 
-@case(is_kept=False)
+@CASES.case(is_kept=False)
 def freed_with_a_lever(toy):
     """The script releases its model while a lever is around its calls."""
-    model = Net()
-    optimizer = sgd(model)
-    fit(model, optimizer)
+    model, optimizer = trained()
     moved(toy)
     fit(model, optimizer)
     gone = weakref.ref(model)
@@ -257,18 +231,17 @@ def freed_with_a_lever(toy):
     return {"is_kept": is_kept}
 
 
-@case(shape=[8, 2])
+@CASES.case(shape=[8, 2])
 def outlived(_toy):
     """A shallow copy of a model's dictionary outlives the model."""
-    model, other = Net(), Net()
-    fit(model, sgd(model))
+    (model, _), other = trained(), Net()
     other.__dict__ = dict(model.__dict__)
     del model
     gc.collect()
     return {"shape": list(other(BATCH).shape)}
 
 
-@case(steps=9)
+@CASES.case(steps=9)
 def without_numbers(_toy):
     """Losses that are no real number, such as those on the meta device."""
     model = Net().to("meta")
@@ -276,17 +249,13 @@ def without_numbers(_toy):
     model = Net()
     optimizer = sgd(model)
     for _ in range(3):
-        optimizer.zero_grad()
         model(BATCH).sum().reshape(1).to_sparse().backward(torch.ones(1).to_sparse())
         optimizer.step()
-    for _ in range(3):
-        optimizer.zero_grad()
         (model(BATCH).sum() * 1j).backward(torch.ones((), dtype=torch.complex64))
         optimizer.step()
-    return {}
 
 
-@case(steps=6, has_loss=[False, True, False, True, False])
+@CASES.case(steps=6, has_loss=[False, True, False, True, False])
 def scaled(toy):
     """A GradScaler scales the loss, which is then divided for accumulation."""
     model = Net()
@@ -301,7 +270,7 @@ def scaled(toy):
     return {"has_loss": [loss is not None for loss in toy.losses]}
 
 
-@case(steps=9)
+@CASES.case(steps=9)
 def thread_after_thread(_toy):
     """Threads that all live from the start, and train one after the other."""
 
@@ -311,8 +280,7 @@ def thread_after_thread(_toy):
         begun.wait()  # else a later thread could reuse the identity of an ended one
         if before is not None:
             before.join()
-        model = Net()
-        fit(model, sgd(model))
+        trained()
 
     trials = [None]
     for _ in range(3):
@@ -321,7 +289,6 @@ def thread_after_thread(_toy):
         one.start()
     begun.set()
     trials[-1].join()
-    return {}
 
 
 class Beside:
@@ -347,7 +314,9 @@ class Beside:
         self._asked.put(None)
 
 
-@case(steps=9, line=f"SGD, root Net, 1 backward pass a step, DataLoader with 0 workers, {OTHERS}")
+@CASES.case(
+    steps=9, line=f"SGD, root Net, 1 backward pass a step, DataLoader with 0 workers, {OTHERS}"
+)
 def two_threads(_toy):
     """Two threads take turns, also while the first is in a backward pass."""
     model, beside = Net(), Beside()
@@ -358,20 +327,18 @@ def two_threads(_toy):
     fit(model, optimizer)
     fit(model, optimizer)
     beside.end()
-    return {}
 
 
-@case(line=OTHERS)
+@CASES.case(line=OTHERS)
 def another_thread_goes_on(_toy):
     """The first thread trains three steps and then only waits."""
-    model, beside = Net(), Beside()
-    fit(model, sgd(model))
+    beside = Beside()
+    trained()
     beside.fit(20)
     beside.end()
-    return {}
 
 
-@case(is_root=[True], is_kept=False)
+@CASES.case(is_root=[True], is_kept=False)
 def frozen(toy):
     """The script calls `gc.freeze`."""
     model, beside = Net(), nn.Linear(2, 1)
@@ -392,7 +359,7 @@ class Orders(list):
         return super().__iter__()
 
 
-@case(ours=[])
+@CASES.case(ours=[])
 def iterator_made(_toy):
     """Warnings find their line by a number of frames, so we must add none."""
     model, orders = Net(), Orders([[0, 1], [2, 3]])
@@ -426,22 +393,19 @@ class Remembering(_SingleProcessDataLoaderIter, dict):
     __hash__ = object.__hash__
 
 
-@case(steps=9, line="DataLoader")
+@CASES.case(steps=9, line="DataLoader")
 def iterators_of_the_scripts_own(_toy):
     model, batches = Net(), loader()
     optimizer = sgd(model)
     fit(model, optimizer, Reordered(1, of=batches))
     fit(model, optimizer, Made(batches))
     fit(model, optimizer, Remembering(batches))
-    return {}
 
 
-@case(line="SGD, root Net, ", called=[True])
+@CASES.case(line="SGD, root Net, ", called=[True])
 def begun_anew(toy):
     """As in a forked child: training goes on with a model that is already hooked."""
-    model = Net()
-    optimizer = sgd(model)
-    fit(model, optimizer)
+    model, optimizer = trained()
     toy.tracker.reset()
     toy.tracker.meter.may_skip = False
     fit(model, optimizer)
@@ -449,7 +413,7 @@ def begun_anew(toy):
     return {"called": [root.was_called for root in toy.newest.roots]}
 
 
-@case(news=1, autocasts=["torch.bfloat16"])
+@CASES.case(news=1, autocasts=["torch.bfloat16"])
 def autocast_later(toy):
     """The script begins to use an autocast."""
     model = Net()
@@ -472,10 +436,5 @@ def told(toy):
     }
 
 
-def main():
-    toy = watched()
-    print(json.dumps(results(toy, {name: run for name, (run, _) in CASES.items()}, told)))
-
-
 if __name__ == "__main__":
-    main()
+    CASES.main(told)

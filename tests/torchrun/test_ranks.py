@@ -13,16 +13,17 @@ import pytest
 
 from gpudash import rendezvous
 from gpudash.cli.headless import News
-from gpudash.protocol.commands import Block, Blocks, Change, Plan, Profile
+from gpudash.protocol.commands import Change, Plan, Profile
 from gpudash.protocol.inspections import Profiled
-from gpudash.protocol.training import BlocksEnded, Progress, Refused, State
+from gpudash.protocol.training import Progress, State
 from gpudash.run.command_process import keep
 from gpudash.run.job import TrainingJob
 from gpudash.run.job_commands import JobCommands
 from gpudash.run.replayed import replayed
 from gpudash.run.session import Session
 from gpudash.run.user_command import UserCommand
-from tests.lives import told_by
+from tests.answers import blocks
+from tests.watched import Watched
 
 SCRIPT = str(Path(__file__).with_name("ddp_script.py"))
 TOO_MANY = "2"
@@ -33,7 +34,7 @@ SIDES = pytest.mark.parametrize(("run", "sides"), [(1, FORMS), (2, AVERAGES)])
 """A rank that moved `grad_sync` alone would wait for the other one for ever."""
 
 
-class Ranks:
+class Ranks(Watched):
     """A training of several ranks, and what its dashboards have heard."""
 
     def __init__(self, folder, world_size, *words):
@@ -48,8 +49,7 @@ class Ranks:
 
     def join(self):
         """Watch it, and no longer as the dashboard before."""
-        self.envelopes = []
-        self.source = TrainingJob("train.py", self.held, self.place)
+        super().__init__(TrainingJob("train.py", self.held, self.place))
         self.until(lambda: len(self.of("started")) == self.world_size)
         self.trains_on()
 
@@ -65,29 +65,6 @@ class Ranks:
         """Leave it without a word, as a dashboard that is killed."""
         self.source._processes.close()
 
-    def until(self, condition):
-        end_s = time.monotonic() + WAIT_S
-        while not condition():
-            assert time.monotonic() < end_s, [self.of(Refused), self.of(BlocksEnded)]
-            self.envelopes += self.source.read()
-            time.sleep(0.01)
-
-    def of(self, kind, rank=None):
-        return told_by(self.envelopes, kind, rank)
-
-    def answers(self, number):
-        return {
-            one.rank: one.body
-            for one in self.envelopes
-            if number in getattr(one.body, "answers", ())
-        }
-
-    def ask(self, command):
-        """Return every rank's answer."""
-        self.source.send(command)
-        self.until(lambda: len(self.answers(command.id)) == self.world_size)
-        return list(self.answers(command.id).values())
-
     def ask_one(self, rank, command):
         member = next(one for one in self.source._processes._members if one.rank == rank)
         member.send(command)
@@ -95,7 +72,7 @@ class Ranks:
     def switch(self):
         """Change a lever: nothing that was asked before is in the way."""
         change = Change(id=next(self.ids), settings={"fused_optimizer": next(self.forms)})
-        assert len(steps_of(self.ask(change))) == 1
+        assert len(steps_of(self.ask(change, 2))) == 1
 
     def settings(self):
         states = {one.rank: one.body for one in self.envelopes if isinstance(one.body, State)}
@@ -123,13 +100,9 @@ def steps_of(answers):
     return {one.after_step for one in answers}
 
 
-def ab(number, run, sides, *, min_steps=5):
+def ab(number, run, sides, min_steps=5):
     a, b = sides
-    blocks = [
-        Block(number=i, changes=one, min_steps=min_steps, min_s=0.05)
-        for i, one in enumerate((a, b, b, a))
-    ]
-    return Blocks(id=number, run=run, blocks=tuple(blocks))
+    return blocks(number, run, a, b, b, a, min_steps=min_steps, min_s=0.05)
 
 
 def test_all_ranks_of_a_torchrun_name_the_same_job(two):
@@ -139,7 +112,7 @@ def test_all_ranks_of_a_torchrun_name_the_same_job(two):
 
 def test_what_one_rank_cannot_take_is_put_back_on_all(two):
     # the first of the tests: only the first workers that a loader has are tried out
-    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": TOO_MANY}))
+    refused = two.ask(Change(id=next(two.ids), settings={"num_workers": TOO_MANY}), 2)
     assert sorted(one.reason for one in refused) == [
         "OSError: no such file",
         "rank 1: OSError: no such file",
@@ -157,14 +130,14 @@ def test_all_ranks_change_at_the_same_step(two):
         {"num_workers": "1"},
         {"num_workers": "0"},
     )
-    at = [steps_of(two.ask(Change(id=next(two.ids), settings=settings))) for settings in changes]
+    at = [steps_of(two.ask(Change(id=next(two.ids), settings=one), 2)) for one in changes]
     assert [len(steps) for steps in at] == [1] * len(changes)
     assert sorted(at, key=min) == at
 
 
 @SIDES
 def test_all_ranks_begin_and_end_each_block_at_the_same_step(two, run, sides):
-    two.ask(ab(next(two.ids), run, sides))
+    two.ask(ab(next(two.ids), run, sides), 2)
     by_rank = defaultdict(list)
     for rank in (0, 1):
         changes = two.of("changed", rank)

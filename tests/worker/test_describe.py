@@ -1,7 +1,6 @@
 """The description of a user's own workload, made by a child process that runs the user's code."""
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,13 +18,9 @@ LEVERS = {lever.name: lever for entry in CATALOGUE.values() for lever in entry.l
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Work in an empty folder; remove what was added to the catalogue."""
+def folder(own_catalogue: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    known = [*CATALOGUE]
-    yield tmp_path
-    for name in [name for name in CATALOGUE if name not in known]:
-        del CATALOGUE[name]
 
 
 @pytest.mark.parametrize("lever", LEVERS.values(), ids=LEVERS)

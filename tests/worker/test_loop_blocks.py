@@ -7,30 +7,21 @@ from errno import ENOMEM
 
 import pytest
 import torch
-from msgspec.structs import replace
 
-from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume
+from gpudash.protocol.commands import Blocks, Change, Pause, Plan, Resume
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Progress, Refused, State, Timed
+from tests.answers import blocks
 from tests.worker.in_process import ENTRY, FITS_3, SETTINGS, STEP_S, FakeEntry, Run, stop_when, work
 from workloads.levers import LeverError, Value
 
 MIN_STEPS = 3
+"""Of a block, unless said otherwise."""
 FAILS_AFTER_S = 0.02
 
 
-def blocks(*changes: dict[str, str], wall_clock: str | None = None) -> Blocks:
-    return Blocks(
-        id=1,
-        run=1,
-        blocks=tuple(
-            Block(number=i, changes=one, min_steps=MIN_STEPS, min_s=0.0, wall_clock=wall_clock)
-            for i, one in enumerate(changes)
-        ),
-    )
-
-
-THREE = blocks({"pipelined": "on"}, {"batch_size": "3"}, {})
+SIDES = {"pipelined": "on"}, {"batch_size": "3"}, {}
+THREE = blocks(1, 1, *SIDES)
 
 
 def reaches(run: Run, event: Event) -> bool:
@@ -101,7 +92,7 @@ def test_blocks_run_in_order_and_end_at_the_baseline():
 def test_a_block_from_the_loader_measures_whole_bursts(pipelined: str):
     loader = {"data": "loader", "num_workers": "2", "pipelined": pipelined}
     run = Run(ENTRY, stop_at_baseline, SETTINGS | loader).until_stopped(
-        blocks({"batch_size": "3"}, {})
+        blocks(1, 1, {"batch_size": "3"}, {})
     )
     for event in run.of("changed")[:2]:
         steps = [step for step in run.steps if step.segment == event.segment]
@@ -117,7 +108,7 @@ def test_a_change_or_no_more_blocks_end_them_at_the_baseline(
     command: Change | Blocks, batch_size: str
 ):
     run = Run(ENTRY, when(begins(0), command)).until_stopped(
-        blocks({"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
+        blocks(1, 1, {"pipelined": "on"}, *[{"batch_size": "3"}] * 50)
     )
     assert run.entered == [*range(len(run.entered) - 1), None]
     assert len(run.entered) < 50
@@ -130,13 +121,9 @@ def test_a_change_or_no_more_blocks_end_them_at_the_baseline(
 def test_a_change_to_a_value_of_block_or_baseline_ends_the_blocks_too(value: str):
     """Whether it moves anything depends on the block in progress, which the user cannot know."""
     change = Change(id=9, settings={"pipelined": value})
-    long = Block(number=0, changes={"pipelined": "on"}, min_steps=300, min_s=0.0)
-    at_home = Block(number=1, changes={}, min_steps=300, min_s=0.0)
-    for first in (long, at_home):
-        run = Run(ENTRY, when(begins(first.number), change)).until_stopped(
-            Blocks(id=9, run=1, blocks=(first,))
-        )
-        assert run.entered == [first.number, None]
+    for first in ({"pipelined": "on"}, {}):
+        run = Run(ENTRY, when(begins(0), change)).until_stopped(blocks(9, 1, first, min_steps=300))
+        assert run.entered == [0, None]
         assert not run.of(Refused)
         assert run.training.settings["pipelined"] == value
         assert run.of("changed")[1].after_step < 300
@@ -152,7 +139,7 @@ def test_a_refused_change_leaves_the_comparison_running():
 
 @pytest.mark.parametrize("wall_clock", [None, "uninstrumented"])
 def test_out_of_memory_ends_the_block_and_not_the_run(wall_clock: str | None):
-    asked = blocks({"pipelined": "on"}, {"batch_size": "4"}, {}, wall_clock=wall_clock)
+    asked = blocks(1, 1, {"pipelined": "on"}, {"batch_size": "4"}, {}, wall_clock=wall_clock)
     run = Run(FITS_3, stop_at_baseline).until_stopped(asked)
     (refused,) = run.of(Refused)
     assert (refused.block, refused.changes["batch_size"]) == (1, "4")
@@ -175,10 +162,10 @@ def test_a_pause_within_a_block_is_not_measured():
             run.send(Resume(id=3))
         stop_at_baseline(run, event)
 
-    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, wall_clock="instrumented")
     # longer than a command's way, and than the delays of a busy machine
-    long = tuple(replace(one, min_steps=20, min_s=0.3) for one in asked.blocks)
-    run = Run(ENTRY, react).until_stopped(replace(asked, blocks=long))
+    long = {"min_steps": 20, "min_s": 0.3}
+    asked = blocks(1, 1, *SIDES, wall_clock="instrumented", **long)
+    run = Run(ENTRY, react).until_stopped(asked)
     assert run.entered == [0, 1, 2, None]
     (resumed,) = run.of("resumed")
     first = run.of("changed")[0]
@@ -192,7 +179,7 @@ def test_a_pause_within_a_block_is_not_measured():
 
 @pytest.mark.parametrize("wall_clock", ["instrumented", "uninstrumented"])
 def test_a_block_timed_by_the_wall_clock_counts_its_steps_and_samples(wall_clock: str):
-    asked = blocks({"pipelined": "on"}, {"batch_size": "3"}, {}, wall_clock=wall_clock)
+    asked = blocks(1, 1, *SIDES, wall_clock=wall_clock)
     run = Run(ENTRY, stop_at_baseline).until_stopped(asked)
     timed = run.of(Timed)
     assert [one.block for one in timed] == [0, 1, 2]
@@ -211,8 +198,8 @@ def test_a_block_timed_by_the_wall_clock_counts_its_steps_and_samples(wall_clock
 
 def test_a_run_that_ends_within_an_uninstrumented_block_counts_its_steps():
     plan = Plan(workload="fake", settings={}, steps=200)
-    endless = Block(number=0, changes={}, min_steps=1000, min_s=0.0, wall_clock="uninstrumented")
-    run = Run(ENTRY, when(trains, Blocks(id=9, run=1, blocks=(endless,))), plan=plan)
+    endless = blocks(9, 1, {}, min_steps=1000, wall_clock="uninstrumented")
+    run = Run(ENTRY, when(trains, endless), plan=plan)
     run.until_stopped()
     assert run.of("finished")[0].after_step == run.training.trained_steps == 200
     assert run.of(Progress)[-1].total_samples == 400
@@ -239,7 +226,7 @@ def test_a_change_that_fails_while_built_is_refused(
 
     entry = FakeEntry(during={"forward": work}, building=fail)
     command = (
-        blocks({"batch_size": "4"}, {"pipelined": "on"})
+        blocks(1, 1, {"batch_size": "4"}, {"pipelined": "on"})
         if within_block
         else Change(id=9, settings={"batch_size": "4"})
     )

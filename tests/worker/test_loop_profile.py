@@ -11,7 +11,7 @@ from gpudash.instrument.profiler import Profiler
 from gpudash.protocol.commands import Pause, Plan, Profile
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Flops, Profiled, Weights
-from gpudash.protocol.training import Refused, State
+from gpudash.protocol.training import State
 from tests.lives import is_turn
 from tests.worker.in_process import ENTRY, SETTINGS, FakeEntry, Run, stop_when
 from tests.workloads.trainings import weights
@@ -94,15 +94,6 @@ def test_with_a_cuda_graph_no_flops_are_counted(
     gflop = 2 * 8**3 / 1e9
     assert flops("off") == Flops(step_gflop=gflop, covered_pct=100, phases_gflop={"prepare": gflop})
     assert flops("on") is None
-
-
-def test_a_refused_profile_leaves_the_training_as_it_is(tmp_path: Path) -> None:
-    run = Run(ENTRY, stop_when(lambda run, event: getattr(event, "steps", ()) and run.of(Refused)))
-    run.until_stopped(Profile(id=1, steps=3, path=str(tmp_path / "none" / "trace.json")))
-    (refused,) = run.of(Refused)
-    assert (refused.answers, refused.kind) == ((1,), "no_profile")
-    assert "No such file" in refused.reason
-    assert not run.of("paused") + run.of("resumed")
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])

@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from msgspec.structs import replace
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented, not declared
 
-from gpudash.protocol.commands import Block, Blocks, Change, Command, Pause, Plan, Resume, Stop
+from gpudash.protocol.commands import Change, Command, Plan, Stop
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import BlocksEnded, Refused, TooLate
 from gpudash.training import commanded
+from tests.answers import blocks
 from tests.worker.in_process import FakeEntry, Run, nothing
 from workloads.levers import LeverError, Value
 from workloads.training import Training
@@ -56,21 +58,6 @@ def same(runs: list[Run], kind: type[Event] | str, what: str) -> list[object]:
     return each[0]
 
 
-def test_all_pause_change_go_on_and_stop_after_the_same_step() -> None:
-    runs = ranks(
-        Pause(id=1, at_step=20),
-        Change(id=2, settings={"batch_size": "3"}, at_step=30),
-        Resume(id=3, at_step=30),
-        Change(id=4, settings={"pipelined": "on"}, at_step=50),
-        Stop(id=5, at_step=60),
-    )
-    assert same(runs, "paused", "after_step") == [20]
-    assert same(runs, "resumed", "answers") == [(3,)]
-    # while paused, at once
-    assert same(runs, "changed", "after_step") == [20, 50]
-    assert same(runs, "finished", "after_step") == [60]
-
-
 def test_a_planned_duration_ends_after_the_same_step_also_if_steps_become_slower() -> None:
     quick_s, slow_s, duration_s = 0.002, 0.1, 0.6
 
@@ -112,8 +99,8 @@ def test_where_one_rank_cannot_go_back_from_blocks_all_have_the_same_settings() 
         if built == [2, 3, 2]:
             raise LeverError("the files are gone")
 
-    block = Block(number=0, changes={"batch_size": "3"}, min_steps=5, min_s=0.0)
-    runs = ranks(Blocks(id=1, run=1, blocks=(block,), at_step=20), STOP, rank_1=fail_once)
+    asked = replace(blocks(1, 1, {"batch_size": "3"}, min_steps=5), at_step=20)
+    runs = ranks(asked, STOP, rank_1=fail_once)
     assert same(runs, BlocksEnded, "why") == ["no block is left"]
     assert same(runs, "changed", "after_step")[0] == 20
     same(runs, "changed", "settings")

@@ -11,6 +11,7 @@ import termios
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from itertools import count
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,12 @@ import pytest
 from gpudash.instrument.pipes import EventPipe
 from gpudash.metrics import phases_ms
 from gpudash.protocol.commands import Change, Pause, Plan, Resume, Stop
-from gpudash.protocol.envelope import Envelope, Event
+from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import MemoryOwners
-from gpudash.protocol.training import Failed, Hello, Printed, Progress, Refused, State, Status, Step
+from gpudash.protocol.training import Failed, Hello, Progress, Refused, State, Status
 from gpudash.run.workload_process import WorkloadProcess, job_of
 from gpudash.worker.__main__ import build, work
-from tests.lives import told
+from tests.watched import Watched
 from tests.worker.in_process import Run
 from workloads import CATALOGUE
 
@@ -36,57 +37,28 @@ PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
 
 
-class Worker:
-    """A worker and its events so far."""
+class Worker(Watched):
+    """A worker and its messages so far."""
 
     def __init__(self, plan: Plan) -> None:
         self.held = WorkloadProcess(plan)
-        self.link = job_of(plan, self.held)
-        self.events: list[Event] = []
-        self.printed: list[str] = []
-
-    def of(self, kind: type[Event] | str) -> list[Any]:
-        return told(self.events, kind)
-
-    @property
-    def steps(self) -> list[Step]:
-        return [step for event in self.of(Progress) for step in event.steps]
+        self.ids = count(100)
+        super().__init__(job_of(plan, self.held))
 
     def trains_as(self, changed: State) -> None:
         """Read until a step after a change has come."""
-        self.until(lambda: self.steps[-1].segment == changed.segment)
+        self.until(lambda: self.steps()[-1].segment == changed.segment)
 
     def numbered(self) -> None:
         """Check that no step was lost or counted twice."""
-        numbers = [step.step for step in self.steps]
+        numbers = [step.step for step in self.steps()]
         assert numbers == list(range(1, len(numbers) + 1))
 
     def change(self, **settings: str) -> State:
         """Change levers; return the answer."""
-        known = len(self.of("changed")), len(self.of(Refused))
-        self.link.send(Change(id=1, settings=settings))
-        self.until(lambda: (len(self.of("changed")), len(self.of(Refused))) > known)
-        assert len(self.of(Refused)) == known[1], self.of(Refused)[-1]
-        return self.of("changed")[-1]
-
-    def until(self, condition: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not condition():
-            assert time.monotonic() < deadline, self.events[-3:] + self.printed[-5:]
-            self.read()
-            time.sleep(0.005)
-
-    def read(self) -> None:
-        for envelope in self.link.read():
-            if isinstance(envelope.body, Printed):
-                self.printed += envelope.body.lines
-            else:
-                self.events.append(envelope.body)
-
-    def end(self) -> int | None:
-        self.until(lambda: self.link.held.exit_code is not None)
-        self.read()
-        return self.link.held.exit_code
+        (answer,) = self.ask(Change(id=next(self.ids), settings=settings))
+        assert isinstance(answer, State), answer
+        return answer
 
 
 @pytest.fixture
@@ -100,7 +72,7 @@ def start(shared_memory: None) -> Iterator[Callable[..., Worker]]:
 
     yield begin
     for worker in workers:
-        worker.link.close()
+        worker.source.close()
 
 
 def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
@@ -146,8 +118,8 @@ def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) ->
     worker = start()
     worker.until(lambda: len(worker.of(Status)) > 1)  # its first one leaves before torch is loaded
     os.kill(worker.held.pid, signal.SIGSEGV)
-    assert worker.end() == -signal.SIGSEGV
-    worker.until(lambda: any("Segmentation fault" in line for line in worker.printed))
+    assert str(worker.end()).endswith("was killed by SIGSEGV")
+    worker.until(lambda: any("Segmentation fault" in line for line in worker.lines()))
 
 
 PARENT = """
@@ -196,8 +168,8 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
     hog = torch.empty(free_bytes - 4 * 2**30, dtype=torch.uint8, device="cuda")  # leave 4 GiB
     worker = Worker(Plan(workload="encdec", settings={"batch_size": "8", "data": "resident"}))
     try:
-        worker.until(lambda: worker.steps)
-        worker.link.send(Change(id=1, settings={"batch_size": "512"}))
+        worker.until(worker.steps)
+        worker.source.send(Change(id=1, settings={"batch_size": "512"}))
         worker.until(lambda: worker.of(Refused))
         assert "out of memory with batch_size=512" in worker.of(Refused)[0].reason
         (report,) = worker.of(MemoryOwners)
@@ -205,11 +177,12 @@ def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on()
         settled = worker.of("changed")[-1]
         assert settled.settings["batch_size"] == "8"
         worker.trains_as(settled)
-        worker.link.send(Stop(id=4))
-        assert worker.end() == 0
+        worker.source.send(Stop(id=4))
+        worker.end()
+        assert worker.source.held.exit_code == 0
         worker.numbered()
     finally:
-        worker.link.close()
+        worker.source.close()
         del hog
         torch.cuda.empty_cache()
 
@@ -230,12 +203,12 @@ def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
         long.mkdir()
 
         def newest() -> Worker:
-            if not workers or workers[-1].link.held.exit_code is not None:
+            if not workers or workers[-1].source.held.exit_code is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(tempfile, "tempdir", str(long))
                     plan = Plan(workload="encdec", settings=SMALL, device="cpu")
                     workers.append(Worker(plan))
-                workers[-1].until(lambda: len(workers[-1].steps) >= 5)
+                workers[-1].until(lambda: len(workers[-1].steps()) >= 5)
             return workers[-1]
 
         try:
@@ -244,7 +217,7 @@ def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
                 worker.numbered()
         finally:
             for worker in workers:
-                worker.link.close()
+                worker.source.close()
 
 
 @pytest.fixture
@@ -253,15 +226,14 @@ def training(running: Callable[[], Worker]) -> Worker:
 
 
 def test_the_worker_reports_its_training_and_then_every_step(training: Worker) -> None:
-    assert isinstance(training.events[0], Hello)
-    assert isinstance(training.events[1], Status)
+    assert [type(one.body) for one in training.envelopes[:2]] == [Hello, Status]
     (started,) = training.of("started")
     assert (started.settings["batch_size"], started.process.pid) == ("2", training.held.pid)
     assert started.process.threads > 0
     labels = {phase.name: phase.label for phase in started.process.phases}
     assert [*labels] == ["copy", "prepare", "forward", "backward", "optimizer", "graph"]
     assert labels["prepare"] == "encode"  # the workload's own word
-    as_started = [step for step in training.steps if step.segment == 0]
+    as_started = [step for step in training.steps() if step.segment == 0]
     measured = {name for step in as_started for name in phases_ms(step.values)}
     assert measured == {*labels} - {"graph"}
 
@@ -271,23 +243,23 @@ def test_a_change_holds_from_its_segment_on(training: Worker) -> None:
     changed = training.change(pipelined="on", batch_size="4")
     assert changed.settings == before | {"pipelined": "on", "batch_size": "4"}
     training.trains_as(changed)
-    earlier = [s.step for s in training.steps if s.segment == changed.segment - 1]
+    earlier = [s.step for s in training.steps() if s.segment == changed.segment - 1]
     assert earlier[-1] == changed.after_step
-    assert {s.samples for s in training.steps if s.segment == changed.segment} == {4}
-    training.until(lambda: any("no streams" in line for line in training.printed))
+    assert {s.samples for s in training.steps() if s.segment == changed.segment} == {4}
+    training.until(lambda: any("no streams" in line for line in training.lines()))
 
 
 def test_a_pause_keeps_its_moment_and_is_in_no_step(training: Worker) -> None:
-    training.link.send(Pause(id=2))
-    training.link.send(Pause(id=2))
+    training.source.send(Pause(id=2))
+    training.source.send(Pause(id=2))
     training.until(lambda: training.of("paused"))
     paused_s = training.of("paused")[0].at_s
     training.until(lambda: training.of(Progress)[-1].until_s > paused_s + 0.3)
-    assert max(s.finished_s for s in training.steps) <= paused_s
-    assert training.of("paused")[0].after_step == training.steps[-1].step
-    training.link.send(Resume(id=3))
-    training.until(lambda: training.of("resumed") and training.steps[-1].finished_s > paused_s)
-    after = next(s for s in training.steps if s.finished_s > paused_s)
+    assert max(s.finished_s for s in training.steps()) <= paused_s
+    assert training.of("paused")[0].after_step == training.steps()[-1].step
+    training.source.send(Resume(id=3))
+    training.until(lambda: training.of("resumed") and training.steps()[-1].finished_s > paused_s)
+    after = next(s for s in training.steps() if s.finished_s > paused_s)
     resumed_s = training.of("resumed")[0].at_s
     assert after.step_ms <= (after.finished_s - resumed_s) * 1e3 + 1e-6  # without the pause
     assert len({event.at_s for event in training.of("paused")}) == 1
@@ -303,7 +275,7 @@ def unread_bytes(fd: int) -> int:
 def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
     changed = training.change(data="cached", batch_size="1")
     training.trains_as(changed)
-    (events,) = training.link.filenos
+    (events,) = training.source.filenos
     process = psutil.Process(training.held.pid)
     unread, used_s, full_s = -1, inf, inf
     while process.cpu_times().user < used_s + 0.2:  # it trains on while the connection is full
@@ -312,8 +284,8 @@ def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -
             full_s = time.monotonic()
         time.sleep(0.005)
     read_s = time.monotonic()
-    training.until(lambda: training.steps[-1].finished_s > read_s)
-    assert len([s for s in training.steps if full_s < s.finished_s < read_s]) > 3
+    training.until(lambda: training.steps()[-1].finished_s > read_s)
+    assert len([s for s in training.steps() if full_s < s.finished_s < read_s]) > 3
     training.numbered()
 
 
@@ -323,7 +295,7 @@ def test_a_crash_arrives_with_its_traceback(training: Worker) -> None:
     assert list(training.held.place.path.rglob("listener-*"))  # goes with the worker
     for child in psutil.Process(training.held.pid).children():
         child.kill()  # a loader worker dies: torch raises in the training process
-    assert training.end() == 1
+    assert "exited with 1" in str(training.end())
     (end,) = training.of("failed")
     assert end.failure.kind == "error"
     assert "DataLoader worker" in end.failure.sentence

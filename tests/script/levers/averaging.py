@@ -1,20 +1,18 @@
 """Trains two ranks on gloo, with and without the lever `grad_sync`; prints how they differ."""
 
 import copy
-import json
 import pickle
-import sys
-import tempfile
-from pathlib import Path
+from functools import partial
 
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 from torch.optim import SGD
 
 from gpudash.levers.grad_sync import GradSync
 from tests.script.levers.scripts import found
+from tests.script.ranks import main
 
 RANKS = 2
 ALIKE = [3] * 8
@@ -41,10 +39,13 @@ class Accumulating:
         self.moves = moves or {1: "last", len(lengths) - 2: "each"}
         self.batches = torch.Generator().manual_seed(distributed.get_rank())
         self.net = net()
-        self.model = DistributedDataParallel(self.net)
-        self.optimizer = SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.optimizer = SGD(self.net.parameters(), lr=0.1, momentum=0.9)
         self.sent = []
         """Passes of each step that averaged gradients."""
+        self.wrap()
+
+    def wrap(self):
+        self.model = DistributedDataParallel(self.net)
         self.model.register_comm_hook(None, self._averages)
         self.model.logger._set_comm_hook_name("")
 
@@ -94,24 +95,12 @@ def compared(kind=Accumulating, **options):
     return {"differs": max(differs), "plain": plain.sent, "sent": moved.sent}
 
 
-@shape
-def alike():
-    return compared()
-
-
-@shape
-def changing():
-    return compared(lengths=CHANGING)
-
-
-@shape
-def clipped_by_norm():
-    return compared(lengths=CHANGING, clip=clip_grad_norm_)
-
-
-@shape
-def clipped_by_value():
-    return compared(lengths=CHANGING, clip=clip_grad_value_)
+SHAPES |= {
+    "alike": compared,
+    "changing": partial(compared, lengths=CHANGING),
+    "clipped_by_norm": partial(compared, lengths=CHANGING, clip=clip_grad_norm_),
+    "clipped_by_value": partial(compared, lengths=CHANGING, clip=clip_grad_value_),
+}
 
 
 @shape
@@ -226,9 +215,7 @@ def frozen_weights():
         def __init__(self, *args, **options):
             super().__init__(*args, **options)
             self.net[0].requires_grad_(requires_grad=False)
-            self.model = DistributedDataParallel(self.net)
-            self.model.register_comm_hook(None, self._averages)
-            self.model.logger._set_comm_hook_name("")
+            self.wrap()
 
     return compared(Frozen, lengths=CHANGING)
 
@@ -245,21 +232,5 @@ def left_alone():
     }
 
 
-def one_rank(rank, folder):
-    torch.set_num_threads(1)
-    distributed.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS
-    )
-    results = {name: run() for name, run in SHAPES.items()}
-    Path(folder, f"{rank}.json").write_text(json.dumps(results))
-    # the group outlives DDP, which as its last owner may wait for ever
-
-
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.start_processes(one_rank, (folder,), RANKS, start_method="fork")
-        print(json.dumps([json.loads(Path(folder, f"{n}.json").read_text()) for n in range(RANKS)]))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    main(SHAPES, RANKS, lambda shapes: {name: run() for name, run in shapes.items()})

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
-from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from gpudash.levers import rehearsal
 from gpudash.levers.script_levers import ScriptLevers
@@ -180,19 +179,6 @@ def stepped(steps=1, model=ConvNet, **options):
     """Return a training after so many steps, and its levers."""
     training = Training(model, **options).step(steps)
     return training, training.levers()
-
-
-def redirecting(monkeypatch):
-    """Redirect iterators' `next` as the tracker does; return the redirects."""
-    redirects = weakref.WeakKeyDictionary()
-    own = _BaseDataLoaderIter.__next__
-
-    def answer(iterator):
-        redirect = redirects.get(iterator)
-        return redirect() if redirect else own(iterator)
-
-    monkeypatch.setattr(_BaseDataLoaderIter, "__next__", answer)
-    return redirects
 
 
 class Numbers(torch.utils.data.Dataset):

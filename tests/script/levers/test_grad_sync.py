@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 
@@ -50,18 +50,11 @@ def test_nothing_of_it_is_left_on_what_is_saved_or_copied(results):
 # ── where it is refused ─────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def group():
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
-    yield
-    distributed.destroy_process_group()
-
-
 def of(model, optimizer=None, **facts):
-    """Return the levers of a root, whose optimizer they keep."""
+    """Return the levers of a root, which they keep, and its optimizer."""
     kept = SGD(model.parameters()) if optimizer is None else optimizer
     made = levers(model, **{"optimizers": [kept], "world_size": 2, "backwards": 4, **facts})
-    made.kept = kept
+    made.root, made.kept = model, kept
     return made
 
 
@@ -71,8 +64,7 @@ def ddp(net=None, **options):
 
 @pytest.mark.usefixtures("group")
 def test_it_takes_away_all_passes_but_one():
-    model = ddp()
-    moved = of(model)
+    moved = of(ddp())
     offer = offered(moved)["grad_sync"]
     assert (offer.default, offer.values, offer.share) == ("each", ("each", "last"), 0.75)
     assert offer.numerics
@@ -85,8 +77,7 @@ def test_it_takes_away_all_passes_but_one():
 @pytest.mark.usefixtures("group")
 def test_a_rank_does_not_put_it_back_alone():
     """The others would wait for averages that this one does not begin."""
-    model = ddp()
-    moved = of(model)
+    moved = of(ddp())
     move(moved, grad_sync="last")
     moved.restore()
     assert moved.settings["grad_sync"] == "last"
@@ -94,8 +85,7 @@ def test_a_rank_does_not_put_it_back_alone():
 
 @pytest.mark.usefixtures("group")
 def test_where_the_script_does_so_itself_there_is_nothing_to_move():
-    model = ddp()
-    moved = of(model, averages=1)
+    moved = of(ddp(), averages=1)
     assert moved.settings["grad_sync"] == "last"
     refuses(moved, "the script averages them once a step already", grad_sync="each")
 
@@ -123,8 +113,7 @@ def with_a_hook():
 )
 @pytest.mark.usefixtures("group")
 def test_refusals_name_their_reason(model, facts, why):
-    model = model()
-    refuses(of(model, **facts), why, grad_sync="last")
+    refuses(of(model(), **facts), why, grad_sync="last")
 
 
 @pytest.mark.usefixtures("group")
@@ -147,8 +136,7 @@ def test_a_second_model_is_a_reason():
 
 @pytest.mark.usefixtures("group")
 def test_an_optimizer_with_a_closure_averages_each_pass_again():
-    model = ddp()
-    moved = of(model)
+    moved = of(ddp())
     move(moved, grad_sync="last")
-    moved.kept.step(lambda: model(torch.ones(1, 4)).sum())
+    moved.kept.step(lambda: moved.root(torch.ones(1, 4)).sum())
     assert moved.settings["grad_sync"] == "each"

@@ -1,6 +1,7 @@
 import gc
 import multiprocessing
 import random
+from itertools import islice
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -17,7 +18,6 @@ from tests.script.levers.scripts import (
     levers,
     loader,
     move,
-    redirecting,
     refuses,
 )
 
@@ -58,16 +58,22 @@ LOADERS = {
 
 
 class Reader:
-    """A script that reads two epochs, while levers are moved after some batches."""
+    """A script that reads some epochs, while levers are moved after so many batches each.
 
-    def __init__(self, options, moves=(), redirects=None, epochs=2, every=3):
+    It may leave each epoch after its `most` batches, and keep the iterators that it has had.
+    """
+
+    def __init__(  # what a script may do
+        self, options, moves=(), redirects=None, *, epochs=2, every=3, most=None, keeps=False
+    ):
         torch.manual_seed(1)
         self.loader = loader(**options)
         self.batches, self.workers, self.moved = [], [], None
-        waiting = list(moves)
+        waiting, self.kept = list(moves), []
         for _ in range(epochs):
             iterator = iter(self.loader)
-            for at, (indices, workers) in enumerate(iterator, 1):
+            self.kept += [iterator] * keeps
+            for at, (indices, workers) in enumerate(islice(iterator, most), 1):
                 self.batches.append(indices.tolist() if torch.is_tensor(indices) else indices)
                 self.workers.append(int(torch.as_tensor(workers).max()))
                 if redirects is not None and self.moved is None:
@@ -76,13 +82,6 @@ class Reader:
                     move(self.moved, **waiting.pop(0))
             del iterator
         self.random = torch.rand(3).tolist()
-
-
-@pytest.fixture
-def redirects(monkeypatch):
-    yield redirecting(monkeypatch)
-    gc.collect()
-    assert not multiprocessing.active_children()
 
 
 CASES = [
@@ -117,23 +116,18 @@ def test_persistent_workers_are_replaced_by_persistent_workers(redirects):
     del read, other
 
 
-def test_an_epoch_left_early_and_begun_again_is_the_same(redirects):
-    def read(redirects=None):
-        torch.manual_seed(1)
-        data = loader(num_workers=1, persistent_workers=True, shuffle=True)
-        batches, iterator = [], None
-        for _ in range(3):
-            iterator = iter(data)
-            for at, (indices, _) in enumerate(iterator):
-                batches.append(indices.tolist())
-                if at == 4:
-                    break
-                if redirects is not None and at == 2 and len(batches) < 5:
-                    moved = levers(redirects=redirects, loader=data, iterator=iterator)
-                    move(moved, num_workers="2")
-        return batches
-
-    assert read(redirects) == read()
+@pytest.mark.parametrize(
+    ("moves", "how"),
+    [("2", {"most": 5}), ("232", {"every": 16, "keeps": True})],
+    ids=["left early and begun again", "whose iterator is still held"],
+)
+def test_a_persistent_loaders_next_epoch_is_the_same_after_one(redirects, moves, how):
+    options = {"num_workers": 1, "persistent_workers": True, "shuffle": True}
+    changes = [{"num_workers": workers} for workers in moves]
+    read = Reader(options, changes, redirects, epochs=3, **how)
+    other = Reader(options, epochs=3, **how)
+    assert (read.batches, {*read.workers}) == (other.batches, {1, *map(int, moves)})
+    del read, other
 
 
 def test_an_iterator_held_over_many_epochs_is_redirected(redirects):
@@ -164,7 +158,9 @@ def test_an_iterator_held_over_many_epochs_is_redirected(redirects):
 
 
 def test_prefetched_batches_are_served_first(redirects):
-    read = Reader({"num_workers": 2, "prefetch_factor": 2}, [{"num_workers": "0"}], redirects, 1)
+    read = Reader(
+        {"num_workers": 2, "prefetch_factor": 2}, [{"num_workers": "0"}], redirects, epochs=1
+    )
     assert read.workers == [2] * (3 + 4) + [0] * (24 - 7)
 
 
@@ -177,14 +173,6 @@ def test_restore_gives_the_loader_its_own_settings_back(redirects):
     assert vars(data) == before
     assert len(list(iterator)) == 24
     assert moved.settings["prefetch_factor"] == "3"
-
-
-def test_a_change_between_epochs_applies_to_the_next_epoch(redirects):
-    data, iterator, moved = begun(redirects, num_workers=1)
-    list(iterator)
-    move(moved, num_workers="2")
-    assert not redirects
-    assert {int(workers.max()) for _, workers in data} == {2}
 
 
 @pytest.mark.parametrize("read", [list, lambda it: [next(it) for _ in range(24)]])
@@ -362,13 +350,6 @@ def test_the_batch_size_is_the_loaders_where_the_loader_has_one(options, size):
     refuses(moved, "the script sets its batch size itself", batch_size="8")
 
 
-def test_another_loader_has_its_own_batch_size():
-    _data, _iterator, moved = begun(batch_size=4)
-    other = loader(batch_size=6)
-    moved.update(found(loader=other, iterator=iter(other)))
-    assert moved.settings["batch_size"] == "6"
-
-
 def test_pin_memory_needs_a_gpu():
     assert offered(loader(), None)["pin_memory"].refusal == "needs a GPU"
 
@@ -404,24 +385,6 @@ def test_the_scripts_python_random_numbers_are_not_drawn_from(redirects):
     move(moved, num_workers="1")
     list(iterator)
     assert random.getstate() == before
-
-
-def test_a_persistent_iterator_held_from_an_earlier_epoch_takes_no_batch_of_the_next(redirects):
-    def read(*changes):
-        torch.manual_seed(1)
-        data = loader(num_workers=1, persistent_workers=True, shuffle=True)
-        batches, held = [], []
-        for epoch in range(3):
-            held.append(iter(data))  # the levers know only the first
-            if epoch == 0:
-                moved = levers(redirects=redirects, loader=data, iterator=held[0])
-            for at, (indices, _) in enumerate(held[-1]):
-                batches.append(indices.tolist())
-                if changes and at == 3:
-                    move(moved, num_workers=changes[epoch])
-        return batches
-
-    assert read("2", "3", "2") == read()
 
 
 def test_many_switches_in_an_epoch_leave_nothing_open(redirects):

@@ -183,9 +183,19 @@ class _Lion(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr})
 
 
+def of_complex_weights():
+    return Training(lambda: nn.ParameterList([torch.ones(2, dtype=torch.complex64)]), SGD)
+
+
+def of_sparse_gradients():
+    return Training(lambda: nn.Embedding(3, 2, sparse=True), SGD)
+
+
 @pytest.mark.parametrize(
     ("training", "value", "why"),
     [
+        (of_complex_weights, "fused", "its weights are not all real numbers"),
+        (of_sparse_gradients, "fused", "its gradients are sparse"),
         (lambda: Training(optimizer=_Lion), "fused", "_Lion has no fused form"),
         (lambda: Training(optimizer=_Lion), "single", "_Lion has no fused form"),
         (lambda: Training(optimizer=RAdam), "fused", "RAdam has no fused form"),
@@ -196,21 +206,6 @@ class _Lion(torch.optim.Optimizer):
 def test_refusals_name_their_reason(training, value, why):
     kept = training()
     refuses(kept.levers(), f"fused_optimizer={value}: .*{why}", fused_optimizer=value)
-
-
-def test_complex_weights_have_no_fused_form():
-    weight = nn.Parameter(torch.ones(2, dtype=torch.complex64))
-    optimizer = SGD([weight])
-    why = "its weights are not all real numbers"
-    refuses(levers(optimizers=[optimizer]), why, fused_optimizer="fused")
-
-
-def test_sparse_gradients_have_no_fused_form():
-    model = nn.Embedding(3, 2, sparse=True)
-    optimizer = SGD(model.parameters())
-    moved = levers(model, optimizers=[optimizer])
-    refuses(moved, "its gradients are sparse", fused_optimizer="fused")
-    assert moved.resolve({"fused_optimizer": "single"})
 
 
 def test_without_an_optimizer_none_is_offered():

@@ -322,24 +322,16 @@ class Averaged(nn.Linear):
         return super().forward(batch)
 
 
-@pytest.fixture
-def alone_in_a_group():
-    store = torch.distributed.HashStore()
-    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-    yield
-    torch.distributed.destroy_process_group()
-
-
-def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_part(
-    alone_in_a_group,
-):
+@pytest.mark.usefixtures("group")
+def test_a_collective_in_a_rehearsal_is_refused_before_another_rank_has_to_take_part():
     model = Averaged(4, 4)
     moved = levers(model, world_size=2)
     model(torch.randn(2, 4))
     refuses(moved, "the model's forward pass waits for other ranks", precision="bf16")
 
 
-def test_a_model_in_ddp_is_rehearsed_without_its_wrapper(alone_in_a_group):
+@pytest.mark.usefixtures("group")
+def test_a_model_in_ddp_is_rehearsed_without_its_wrapper():
     inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     inner.register_parameter("unused", nn.Parameter(torch.zeros(2)))
     model = nn.parallel.DistributedDataParallel(inner, find_unused_parameters=True)
@@ -369,14 +361,6 @@ def test_levers_that_change_numerics_are_marked():
     offers = offered(Training().levers()).items()
     changing = {name for name, offer in offers if offer.numerics}
     assert changing == {"precision", "channels_last", "compile", "fused_optimizer", "grad_sync"}
-
-
-def test_a_model_without_an_optimizer_can_be_moved_too():
-    model = ConvNet()
-    moved = levers(model)
-    model(torch.randn(2, 3, 8, 8))
-    move(moved, channels_last="on")
-    assert model.conv.weight.is_contiguous(memory_format=torch.channels_last)
 
 
 class Gan:

@@ -1,7 +1,6 @@
 """Between two blocks a loader rests with its workers, and takes over again."""
 
 import gc
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from tests.resting_loaders import (
     test_two_loaders_are_kept_at_most,
     test_workers_rest_and_take_over_again,
 )
-from tests.script.levers.scripts import begun, block, levers, loader, redirecting
+from tests.script.levers.scripts import begun, block, levers, loader
 from tests.script.levers.test_loader import LOADERS
 from tests.waiting import until
 from tests.warm import python
@@ -30,13 +29,6 @@ __all__ = [
     "test_two_loaders_are_kept_at_most",
     "test_workers_rest_and_take_over_again",
 ]
-
-
-@pytest.fixture
-def redirects(monkeypatch):
-    yield redirecting(monkeypatch)
-    gc.collect()
-    assert not multiprocessing.active_children()
 
 
 SINGLE = {"num_workers": 1, "batch_size": 1}

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.optim import SGD
@@ -11,10 +11,9 @@ from tests.script.levers.scripts import levers, move, offered, refuses
 
 
 @pytest.fixture
-def of(monkeypatch):
+def of(monkeypatch, group):
     """Return the levers of such a model, as on a GPU with TF32."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _device=None: (9, 0))
-    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
     kept = []
 
     def make(*policies):
@@ -25,8 +24,7 @@ def of(monkeypatch):
         kept.append((model, SGD(model.parameters())))
         return levers(model, optimizers=[kept[-1][1]], world_size=2, device="cuda")
 
-    yield make
-    distributed.destroy_process_group()
+    return make
 
 
 def test_tf32_is_moved_without_a_rehearsal_which_the_other_ranks_would_have_to_join(of):

@@ -59,23 +59,26 @@ def test_the_scripts_own_number_stays_possible():
     assert (most(facts, "num_workers"), most(facts, "prefetch_factor")) == (3, 2)
 
 
-def test_more_are_refused_before_a_worker_dies_of_a_bus_error():
-    facts, loader = training(12)
-    why = r"from 0 to 2 \(/dev/shm has no room for more batches\)"
-    refuses(on(facts), why, num_workers="4")
+@pytest.mark.parametrize(
+    ("batch_mib", "why", "changes"),
+    [
+        (12, r"from 0 to 2 \(/dev/shm has no room for more batches\)", {"num_workers": "4"}),
+        (  # each fits by itself
+            4,
+            "/dev/shm is too small for 50 batches: 16 fit",
+            {"num_workers": "7", "prefetch_factor": "7"},
+        ),
+    ],
+)
+def test_more_are_refused_before_a_worker_dies_of_a_bus_error(batch_mib, why, changes):
+    facts, loader = training(batch_mib)
+    refuses(on(facts), why, **changes)
     assert loader.num_workers == 0
 
 
 def test_a_worker_whose_batches_do_not_fit_is_not_offered():
     facts, _ = training(40)
     refuses(on(facts), "/dev/shm is too small for the batches of a worker", num_workers="1")
-
-
-def test_two_values_that_fit_each_by_itself_are_refused_together():
-    facts, loader = training(4)
-    why = "/dev/shm is too small for 50 batches: 16 fit"
-    refuses(on(facts), why, num_workers="7", prefetch_factor="7")
-    assert loader.num_workers == 0
 
 
 def test_shared_memory_without_a_limit_holds_everything(monkeypatch):
