@@ -87,7 +87,7 @@ class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
     """A block of an A/B comparison on the time axis."""
 
     begin_s: float
-    """Seconds since the run began."""
+    """Seconds since the run began; where the first step that counts begins, once one has ended."""
     end_s: float | None = None
     """None while it lasts."""
     side: Literal["a", "b"]

@@ -45,6 +45,7 @@ from gpudash.protocol.training import (
     Refused,
     State,
     Status,
+    Step,
 )
 from gpudash.ranks.job import Ranks
 from gpudash.ranks.recent import UNKNOWN, Rate
@@ -63,6 +64,7 @@ from gpudash.snapshot import (
     Snapshot,
     Training,
 )
+from gpudash.statistics import warm
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
@@ -128,6 +130,7 @@ class LiveView:
         self._markers: deque[Marker] = deque(maxlen=MOST_MARKERS)
         self._asides: deque[Marker] = deque(maxlen=MOST_ASIDES)
         self._blocks: deque[BlockShown] = deque(maxlen=MOST_BLOCKS)
+        self._block_segment = -1  # of the newest
         self._other_jobs: OtherJobs | None = None  # as read last
         self._await("starting")
         self._plan(plan)
@@ -415,6 +418,14 @@ class LiveView:
         if shown is not None and value in (shown.a, shown.b):
             side: Literal["a", "b"] = "a" if value == shown.a else "b"
             self._blocks.append(BlockShown(begin_s=state.at_s - self._began_s, side=side))
+            self._block_segment = state.segment
+
+    def _settle(self, step: Step) -> None:
+        """Let a block begin after its first steps, which do not count: its loader was full."""
+        if self._blocks and step.segment == self._block_segment and warm(step) is None:
+            block, ended_s = self._blocks[-1], step.finished_s - self._began_s
+            begin_s = ended_s if block.end_s is None else min(ended_s, block.end_s)
+            self._blocks[-1] = replace(block, begin_s=begin_s)
 
     def _leave_block(self, at_s: float) -> None:
         if self._blocks and self._blocks[-1].end_s is None:
@@ -461,6 +472,7 @@ class LiveView:
         has_own_gpu = self.ranks.has_own_gpu  # else its energy is not that of rank 0's samples
         for step, (of_rank, each) in zip(report.steps, lead.newest, strict=True):
             self._ticks.step(step)
+            self._settle(step)
             self._results.step(
                 step, of_rank if has_own_gpu else replace(of_rank, samples=None), each
             )
