@@ -57,7 +57,7 @@ def test_a_kernel_waits_no_longer_for_its_watcher(
 ) -> None:
     monkeypatch.setattr(watching, "ANSWERS_S", 0.2)
     with pytest.raises(TimeoutError):
-        watching.ask(dribbler.parent)
+        watching.ask(dribbler.parent, (0, 0), lambda: None)
 
 
 def test_whoever_does_not_read_is_given_up(tmp_path: Path) -> None:

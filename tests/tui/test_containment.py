@@ -131,19 +131,19 @@ async def test_a_dialog_that_fails_is_closed_and_a_failing_answer_is_logged(monk
 
 async def test_a_palette_that_lost_its_room_turns_no_page(d):
     await d.press("ctrl+p")
-    await d.until("Levers · ")
+    await d.until("Prove · ")
     await d.pilot.resize_terminal(30, 3)
     await d.press("pageup")
     await d.pilot.resize_terminal(120, 40)
     await d.settle()
-    assert "Levers · " in d.text()
+    assert "Prove · " in d.text()
 
 
 async def test_a_page_turned_in_a_palette_that_is_just_being_opened_is_no_failure(d):
     for state, key in (("training", "pagedown"), ("finished", "pageup")):
         await d.show(msgspec.structs.replace(training(), state=state))
         await d.press_together("ctrl+p", key)
-        await d.until("Levers · ")
+        await d.until("Prove · ")
         await d.press("escape")
 
 
