@@ -73,7 +73,7 @@ NEVER_STANDING = {
         ),
     },
     "replay": {"file"},
-    "report": {"recording", "output", "force"},
+    "report": {"recording", "output", "text", "force"},
 }
 """Options that cannot be configured: they name or overwrite files, end a run, choose what to
 compare, or change an output that programs read."""

@@ -104,7 +104,10 @@ def test_a_verb_may_have_its_own_meaning_of_an_exit_code() -> None:
         (["--steps", "5", "--steps", "6"], "--steps is given twice, 5 and 6; valid: one of the"),
         (["--record", "a\0b"], r"--record 'a\x00b' is not valid; valid: a file's name"),
         (["encdec", "\x1b[2J\u202e"], r"'\x1b[2J\u202e' is one word too many"),
-        (["report", "a"], "--output; usage: gpudash report RUN --output FILE.html [options]"),
+        (
+            ["report", "a"],
+            "-o/--output --text is required; usage: gpudash report RUN (--output FILE.",
+        ),
         (["x" * 5000], "… has 5,000 characters; valid: at most 4,096"),
         (["ab", "--levr", "pipelined=off,on"], "unknown option '--levr'; did you mean --lever?"),
         (["--qqq"], "unknown option '--qqq' (see gpudash --help)"),
