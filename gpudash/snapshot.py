@@ -87,9 +87,11 @@ class BlockShown(msgspec.Struct, frozen=True, kw_only=True):
     """A block of an A/B comparison on the time axis."""
 
     begin_s: float
-    """Seconds since the run began; where the first step that counts begins, once one has ended."""
+    """Seconds since the run began."""
     end_s: float | None = None
     """None while it lasts."""
+    counts_s: float = 0.0
+    """Where its first steps, which do not count, have ended."""
     side: Literal["a", "b"]
 
 

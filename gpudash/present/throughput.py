@@ -105,30 +105,37 @@ def label_in(label: str, room: int) -> str:
     return "" if room < LEAST_NAME or any(map(str.isdigit, values)) else f"{values[: room - 1]}…"
 
 
-def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int, float]:
-    """Return column → side B's share of the time compared in it; columns without any are absent."""
+def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int, float | None]:
+    """Return column → side B's share of the time compared in it; columns without any are absent.
+
+    None where no step counts.
+    """
     bin_s, first = time_range.bin_s, time_range.first
     sides_s: dict[int, dict[str, float]] = {}
     for block in blocks:
         began_s = max(block.begin_s, time_range.begin_s)
         ended_s = time_range.end_s if block.end_s is None else min(block.end_s, time_range.end_s)
-        if began_s >= ended_s:
-            continue
+        counts_s = min(max(block.counts_s, began_s), ended_s)
         for column in range(time_range.column_of(began_s), time_range.column_of(ended_s) + 1):
             left_s = (first + column) * bin_s
-            overlap_s = min(ended_s, left_s + bin_s) - max(began_s, left_s if column else 0.0)
-            of_column = sides_s.setdefault(column, {"a": 0.0, "b": 0.0})
-            of_column[block.side] += max(overlap_s, 0.0)
+            of_column = sides_s.setdefault(column, {"a": 0.0, "b": 0.0, "": 0.0})
+            for side, since_s, until_s in (
+                ("", began_s, counts_s),
+                (block.side, counts_s, ended_s),
+            ):
+                overlap_s = min(until_s, left_s + bin_s) - max(since_s, left_s if column else 0.0)
+                of_column[side] += max(overlap_s, 0.0)
+    least_s = SLIVER * bin_s
     return {
-        column: side_s["b"] / compared_s
-        for column, side_s in sides_s.items()
-        if (compared_s := sum(side_s.values())) > SLIVER * bin_s
+        column: of["b"] / compared_s if (compared_s := of["a"] + of["b"]) > least_s else None
+        for column, of in sides_s.items()
+        if sum(of.values()) > least_s
     }
 
 
-def side_of(share_b: float) -> str:
-    """Return the side that took all of a column, to an eighth; empty if both sides did."""
-    return {0: "a", EIGHTHS: "b"}.get(round(EIGHTHS * share_b), "")
+def side_of(share_b: float | None) -> str:
+    """Return the side that took all of a column, to an eighth; empty if none did."""
+    return "" if share_b is None else {0: "a", EIGHTHS: "b"}.get(round(EIGHTHS * share_b), "")
 
 
 def side_at(blocks: Iterable[BlockShown], at_s: float) -> str:

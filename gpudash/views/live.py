@@ -421,11 +421,10 @@ class LiveView:
             self._block_segment = state.segment
 
     def _settle(self, step: Step) -> None:
-        """Let a block begin after its first steps, which do not count: its loader was full."""
+        """Note how long steps do not count: a full loader gives the first ones at once."""
         if self._blocks and step.segment == self._block_segment and warm(step) is None:
-            block, ended_s = self._blocks[-1], step.finished_s - self._began_s
-            begin_s = ended_s if block.end_s is None else min(ended_s, block.end_s)
-            self._blocks[-1] = replace(block, begin_s=begin_s)
+            counts_s = step.finished_s - self._began_s
+            self._blocks[-1] = replace(self._blocks[-1], counts_s=counts_s)
 
     def _leave_block(self, at_s: float) -> None:
         if self._blocks and self._blocks[-1].end_s is None:

@@ -129,6 +129,13 @@ def test_a_column_shows_side_bs_share_of_what_was_compared_in_it():
     assert compared_in(blocks, TEN_S) == pytest.approx(shares)
 
 
+def test_a_column_in_which_no_step_counts_has_neither_side():
+    settling = BlockShown(begin_s=101.0, counts_s=102.0, end_s=103.0, side="b")
+    compared = compared_in([settling], TEN_S)
+    assert compared == {1: None, 2: 1.0}
+    assert [side_of(share) for share in compared.values()] == ["", "b"]
+
+
 @given(st.integers(1, 400), st.floats(2.0, 600.0), st.floats(0.05, 3.0))
 def test_exactly_the_columns_of_a_comparison_are_marked(columns, span_s, block_s):
     time_range = TimeRange(begin_s=700.0 - span_s, end_s=700.0, columns=columns)

@@ -554,15 +554,20 @@ def sides(shown):
     ]
 
 
-def test_blocks_are_stretches_of_time_with_their_side_in_which_steps_count(watched):
+def test_blocks_are_stretches_of_time_with_their_side(watched):
     watched.feed(comparison(3))
     block(watched, 0, pipelined="off")
-    watched.feed(watched.run.enter_block(1, pipelined="on"))
-    assert sides(watched.now()) == [(2.1, 2.4, "a"), (2.4, None, "b")]
-    shown = watched.feed(*watched.run.steps(8)).now()
-    assert sides(shown) == [(2.1, 2.4, "a"), (2.5, None, "b")]
+    shown = block(watched, 1, pipelined="on").now()
+    assert sides(shown) == [(2.0, 2.4, "a"), (2.4, None, "b")]
     shown = home(watched, pipelined="off").now()
-    assert sides(shown) == [(2.1, 2.4, "a"), (2.5, 2.8, "b")]
+    assert sides(shown) == [(2.0, 2.4, "a"), (2.4, 2.8, "b")]
+
+
+def test_of_each_block_it_is_known_where_its_steps_begin_to_count(watched):
+    watched.feed(comparison(3))
+    for number, value in enumerate(("off", "on")):
+        shown = block(watched, number, pipelined=value).now()
+    assert [one.counts_s for one in shown.blocks] == pytest.approx([2.1, 2.5])
 
 
 def test_the_runs_end_and_a_restart_end_a_block():
@@ -572,7 +577,7 @@ def test_the_runs_end_and_a_restart_end_a_block():
         block(watched, 0, pipelined="on")
         more = {"plan": PLAN} if end is starting else {}
         shown = watched.feed(end(at_s=watched.run.now_s, **more)).now()
-        assert sides(shown) == [(2.1, 2.4, "b")]
+        assert sides(shown) == [(2.0, 2.4, "b")]
 
 
 def test_blocks_of_neither_side_are_not_shown(watched):

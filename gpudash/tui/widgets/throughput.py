@@ -113,16 +113,18 @@ class ThroughputChart(TimePanel):
             ends = ("", "") if drawn else ends_of(time_range, self.view, live=is_live(snapshot))
             yield ((" " * gutter, ""), *_foot(marked, time_range.columns, ends))
 
-    def _inks_in(self, compared: Mapping[int, float], time_range: TimeRange) -> list[str]:
+    def _inks_in(self, compared: Mapping[int, float | None], time_range: TimeRange) -> list[str]:
         """Return the ink of each column: what is new or compared is loud, a steady rate is not."""
         columns = time_range.columns
         new = -(-NEW_S // time_range.bin_s) if self.view.end_s is None else columns
         inks = ["rate" if x >= columns - new else "past" for x in range(columns)]
-        for x, share_b in compared.items():
-            inks[x] = side_of(share_b) or "rate"
+        for x, share_b in compared.items():  # of both sides, or of none
+            inks[x] = side_of(share_b) or "dim"
         return inks
 
-    def _band(self, compared: Mapping[int, float], columns: int) -> Iterator[tuple[str, str]]:
+    def _band(
+        self, compared: Mapping[int, float | None], columns: int
+    ) -> Iterator[tuple[str, str]]:
         """Yield the side of an A/B in each column: its letter, or B's share if both ran."""
         for share_b, group in groupby(map(compared.get, range(columns))):
             width = sum(1 for _ in group)
