@@ -40,12 +40,13 @@ class AbControl:
         self._levers.check_numbers({proposed.lever: proposed.value})
         self.waits = proposed
 
-    def due(self) -> Try | None:
-        """Return what has waited, once it is quiet and possible."""
+    def take_due(self) -> Try | None:
+        """Return what has waited, once, when it is quiet and possible; if refused, it is over."""
         waits, run = self.waits, self._run
-        if waits is None or run.why_not("blocks", waits.lever):
+        if waits is None or run.why_not("blocks", waits.lever) or caution_in_ab(run.snapshot):
             return None
-        return None if caution_in_ab(run.snapshot) else waits
+        self.waits = None
+        return waits
 
     def compare(self, name: str, text: str) -> None:
         """Raise LeverError if `text` is no value of the lever."""

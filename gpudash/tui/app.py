@@ -141,7 +141,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
             notice = self.control.take(mail.snapshot) if mail.snapshot is not None else None
             if notice:
                 self.notify(notice, markup=False)
-            if (waited := self.control.ab.due()) is not None:
+            if (waited := self.control.ab.take_due()) is not None:
                 self._compare(waited.lever, waited.value)
             self._note_start(self.control.snapshot)
             self._take_profile()

@@ -128,6 +128,16 @@ async def test_what_waits_is_taken_back_by_escape_and_begins_at_once_by_another_
     assert len(d.engine.calls_of("compare")) == begun
 
 
+async def test_what_waited_and_is_set_by_then_is_refused_once(d):
+    await d.show(busy(d, 48.0))
+    first = d.app.main_screen.headline.first
+    await d.press("x")
+    quiet = busy(d, 0.0)
+    await d.show(changed(quiet, settings=quiet.settings | {first.lever: first.value}))
+    assert d.engine.calls_of("compare") == []
+    assert "waits until other jobs end" not in d.text()
+
+
 async def test_x_sets_what_is_proven(d):
     first = d.app.main_screen.headline.first
     proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
