@@ -1,7 +1,7 @@
 """Contents of the throughput chart: the curve's scale, labels and A/B blocks."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 import msgspec
@@ -112,25 +112,30 @@ def compared_in(blocks: Iterable[BlockShown], time_range: TimeRange) -> dict[int
     """
     bin_s, first = time_range.bin_s, time_range.first
     sides_s: dict[int, dict[str, float]] = {}
-    for block in blocks:
-        began_s = max(block.begin_s, time_range.begin_s)
-        ended_s = time_range.end_s if block.end_s is None else min(block.end_s, time_range.end_s)
-        counts_s = min(max(block.counts_s, began_s), ended_s)
-        for column in range(time_range.column_of(began_s), time_range.column_of(ended_s) + 1):
+    for side, since_s, until_s in _stretches(blocks, time_range):
+        for column in range(time_range.column_of(since_s), time_range.column_of(until_s) + 1):
             left_s = (first + column) * bin_s
+            overlap_s = min(until_s, left_s + bin_s) - max(since_s, left_s if column else 0.0)
             of_column = sides_s.setdefault(column, {"a": 0.0, "b": 0.0, "": 0.0})
-            for side, since_s, until_s in (
-                ("", began_s, counts_s),
-                (block.side, counts_s, ended_s),
-            ):
-                overlap_s = min(until_s, left_s + bin_s) - max(since_s, left_s if column else 0.0)
-                of_column[side] += max(overlap_s, 0.0)
+            of_column[side] += max(overlap_s, 0.0)
     least_s = SLIVER * bin_s
     return {
         column: of["b"] / compared_s if (compared_s := of["a"] + of["b"]) > least_s else None
         for column, of in sides_s.items()
         if sum(of.values()) > least_s
     }
+
+
+def _stretches(
+    blocks: Iterable[BlockShown], time_range: TimeRange
+) -> Iterator[tuple[str, float, float]]:
+    """Yield the side, begin and end of what is in the range; no side where no step counts."""
+    for block in blocks:
+        began_s = max(block.begin_s, time_range.begin_s)
+        ended_s = time_range.end_s if block.end_s is None else min(block.end_s, time_range.end_s)
+        counts_s = min(max(block.counts_s, began_s), ended_s)
+        yield "", began_s, counts_s
+        yield block.side, counts_s, ended_s
 
 
 def side_of(share_b: float | None) -> str:

@@ -64,7 +64,6 @@ from gpudash.snapshot import (
     Snapshot,
     Training,
 )
-from gpudash.statistics import warm
 from gpudash.views.settings_history import SettingsHistory
 from gpudash.views.timeseries import Ticks
 from workloads.levers import phrase
@@ -422,7 +421,7 @@ class LiveView:
 
     def _settle(self, step: Step) -> None:
         """Note how long steps do not count: a full loader gives the first ones at once."""
-        if self._blocks and step.segment == self._block_segment and warm(step) is None:
+        if self._blocks and step.segment == self._block_segment and not step.warm:
             counts_s = step.finished_s - self._began_s
             self._blocks[-1] = replace(self._blocks[-1], counts_s=counts_s)
 
