@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpudash.cli import ab_changes
 from gpudash.cli.ab_report import (
     StartFinding,
     StartFindings,
     check_card,
     document,
+    exit_code,
     lines,
     write_card,
 )
@@ -21,7 +23,6 @@ from gpudash.cli.plan import compared_values
 from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
-from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.starts import FEWEST_STARTS
 from gpudash.errors import Exit, GpudashError, UsageError
 from gpudash.format import change
@@ -169,6 +170,8 @@ def progress_line(snapshot: Snapshot) -> str:
 
 
 def main(arguments: argparse.Namespace) -> int:
+    if ab_changes.are_asked(arguments):
+        return ab_changes.main(arguments)
     check_card(arguments)
     training, known = _asked(arguments)
     if arguments.starts > 1:
@@ -256,9 +259,3 @@ def conclude(found: StartFindings, arguments: argparse.Namespace) -> int:
     if failed is not None:
         return failed
     return exit_code(found.found) if arguments.exit_code else Exit.DONE
-
-
-def exit_code(found: Estimate) -> int:
-    if found.low is None or holds_zero(found):
-        return Exit.NOT_SHOWN
-    return Exit.DONE if found.change > 0 else Exit.SLOWER

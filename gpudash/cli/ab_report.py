@@ -183,16 +183,16 @@ def document(findings: StartFindings, price: float | None = None) -> ComparisonR
         verdict=shown.verdict,
         min_steps=block.min_steps,
         min_s=block.min_s,
-        **asdict(_report(shown, findings.found, findings.check, first.seed)),
+        **asdict(report_of(shown, findings.found, findings.check, first.seed)),
     )
 
 
 def _of_start(one: StartFinding) -> StartReport:
     comparison = one.comparison
-    return _report(comparison.shown(), one.found, comparison.check, comparison.question.seed)
+    return report_of(comparison.shown(), one.found, comparison.check, comparison.question.seed)
 
 
-def _report(
+def report_of(
     shown: ComparisonShown, found: Estimate, check: Estimate | None, seed: int
 ) -> StartReport:
     return StartReport(
@@ -236,6 +236,12 @@ def sides_line(shown: ComparisonShown) -> str:
     )
 
 
+def exit_code(found: Estimate) -> int:
+    if found.low is None or holds_zero(found):
+        return Exit.NOT_SHOWN
+    return Exit.DONE if found.change > 0 else Exit.SLOWER
+
+
 # ── the card ────────────────────────────────────────────────────────────────────────────
 
 
@@ -262,8 +268,7 @@ def write_card(
     found: ComparisonShown, snapshot: Snapshot, arguments: argparse.Namespace, starts: int = 1
 ) -> None:
     """Do nothing if no card is asked for. Raises RecordingError."""
-    path: Path | None = arguments.card
-    if path is None:
+    if arguments.card is None:
         return
     others = {name: value for name, value in snapshot.settings.items() if name != found.lever}
     known = replace(found, settings=others)
@@ -275,7 +280,21 @@ def write_card(
         device=arguments.device,
     )
     command = verdict_command(known, snapshot.workload, plan, starts=arguments.starts)
-    card = card_of(known, snapshot, command, starts)
+    save_card(known, snapshot, command, arguments, starts)
+
+
+def save_card(
+    found: ComparisonShown,
+    snapshot: Snapshot,
+    command: str,
+    arguments: argparse.Namespace,
+    starts: int,
+) -> None:
+    """Do nothing if no card is asked for. Raises RecordingError."""
+    path: Path | None = arguments.card
+    if path is None:
+        return
+    card = card_of(found, snapshot, command, starts)
     if card is None:
         complain("gpudash: no card: the verdict has no interval")
         return

@@ -219,7 +219,7 @@ class StartedTraining:
                 while not (session.wait(REDRAW_S) or (self.is_ours and len(self._signals) > 1)):
                     if not is_ending and (self.interrupted or over()):
                         is_ending = True
-                        self._end(session)
+                        self.ask_to_end(session)
                     printer.show(self.news)
                     self._report_hang()
             finally:
@@ -251,7 +251,7 @@ class StartedTraining:
             complain(f"gpudash: {hangs.title(hang)}: {', '.join(clauses)}")
         self._reported_hang = clauses
 
-    def _end(self, session: Session) -> None:
+    def ask_to_end(self, session: Session) -> None:
         if self.interrupted:
             self.news.on_log(("stopping",))
         session.stop()

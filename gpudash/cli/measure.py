@@ -5,6 +5,7 @@ so does all it has started.
 """
 
 import argparse
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -173,5 +174,5 @@ def measure(training: AskedTraining, arguments: argparse.Namespace, course: Cour
 def _started(training: AskedTraining, arguments: argparse.Namespace) -> StartedTraining:
     if training.command is None:
         return StartedTraining(quiet=arguments.quiet)
-    hold = partial(Guarded, output_to_stderr=arguments.json)
+    hold = partial(Guarded, stdout=sys.stderr.fileno() if arguments.json else None)
     return UserTraining(training.command, hold, quiet=arguments.quiet)

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gpudash import __version__
@@ -219,6 +220,19 @@ def number(
     name: str, minimum: float, maximum: float, metavar: str, what: str, default: float | None = None
 ) -> Option:
     return option(name, metavar, what, type=bounded(name, minimum, maximum), default=default)
+
+
+def budget(what: str, default: float, least: float = 1) -> Option:
+    """Return `--budget`, in seconds or, as `5m`, in minutes."""
+    as_number = bounded("--budget", least, 86_400, unit=" s")
+
+    def seconds(text: str) -> float:
+        minutes = text.removesuffix("m")
+        with suppress(ValueError):
+            text = f"{60 * float(minutes):g}" if minutes != text else text
+        return as_number(text.removesuffix("s"))
+
+    return option("--budget", "S", what, type=seconds, default=default)
 
 
 def whole(name: str, minimum: int, maximum: int, what: str, default: int | None = None) -> Option:

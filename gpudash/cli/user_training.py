@@ -52,6 +52,13 @@ def own_failures(session: Session) -> list[str]:
     return found
 
 
+def heeding(obey: Callable[[int, object], None]) -> AbstractContextManager[None]:
+    """Have this obey the signals that commands heed, too: ignored ones, as under nohup, none."""
+    ours = {*SIGNALS, *PASSED_ON}
+    heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
+    return handled(heeded, obey)
+
+
 class UserTraining(StartedTraining):
     """A user's command; without a screen, with terminal, streams and signals as if it ran alone."""
 
@@ -105,7 +112,7 @@ class UserTraining(StartedTraining):
                 how = f"exited with {code}" if code else "has ended"
                 relay.set_parting(f"{self._command.name} {how}")
 
-    def _end(self, session: Session) -> None:
+    def ask_to_end(self, session: Session) -> None:
         assert self._held is not None
         if self.interrupted:  # it has its signals
             self._held.signal(HAS_BEEN_ASKED)
@@ -158,12 +165,9 @@ class UserTraining(StartedTraining):
         return in_shell(code)
 
     def taking_signals(self) -> AbstractContextManager[None]:
-        # ignored signals, as under nohup, the command ignores too
-        ours = {*SIGNALS, *PASSED_ON}
-        heeded = [number for number in ours if signal.getsignal(number) != signal.SIG_IGN]
-        return handled(heeded, self._take)
+        return heeding(self.take)
 
-    def _take(self, number: int, _frame: object) -> None:
+    def take(self, number: int, _frame: object) -> None:
         """Leave signals to the command: pass on those that the terminal does not send it anyway."""
         if number not in ASKING:
             self._signals.append(number)

@@ -19,6 +19,7 @@ from gpudash.cli.options import (
     Options,
     Versions,
     argument,
+    budget,
     destinations,
     file,
     group,
@@ -44,6 +45,7 @@ SHELLS = ("bash", "zsh", "fish")
 MOST_STARTS = 100
 TRACED_STEPS = 10
 WHY_S = 30.0
+CHANGES_S = 300.0
 ANSWER_S = 15.0
 """Seconds of training behind an answer: the recent steps of which it is are of ten."""
 OF_A_COMMAND = "[options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …"
@@ -235,8 +237,15 @@ _IN_ORDER = (
                         "--no-instruments",
                         "compare gpudash's own instruments on and off: what measuring costs",
                     ),
+                    option("--a", "COMMAND", "compare this command …"),
+                    option(
+                        "--versions", "A,B", "compare commits, tags, or . for the tree as it is"
+                    ),
                     required=True,
                 ),
+                option("--b", "COMMAND", "… with this one"),
+                option("--python-a", "PATH", "the Python of A, where its lock file differs"),
+                option("--python-b", "PATH", "the Python of B"),
                 whole(
                     "--pairs",
                     2,
@@ -254,8 +263,12 @@ _IN_ORDER = (
                     "--starts",
                     1,
                     MOST_STARTS,
-                    "start the training N times, and judge over the starts (1)",
+                    "start the training N times, and judge over the starts (1); two commands until "
+                    "it is sure",
                     1,
+                ),
+                budget(
+                    f"of two commands, end so long after the begin ({CHANGES_S:.0f})", CHANGES_S
                 ),
                 ENERGY,
             ),
@@ -291,6 +304,11 @@ _IN_ORDER = (
                 "… and what it saves",
             ),
             ("gpudash ab encdec --no-instruments", "what gpudash's own instruments cost"),
+            (
+                "gpudash ab --a 'python train.py' --b 'python train.py --fused'",
+                "any change: two commands …",
+            ),
+            ("gpudash ab --versions main,HEAD train.py", "… or two commits"),
         ),
         exits=tuple(Exit),
         meanings={Exit.DONE: "done; with --exit-code: B is faster"},
@@ -310,11 +328,7 @@ _IN_ORDER = (
             training(),
             group(
                 "measuring",
-                number(
-                    "--budget",
-                    1,
-                    86_400,
-                    "S",
+                budget(
                     f"end so long after the first step ({WHY_S:.0f}), with --prove 90 s later",
                     WHY_S,
                 ),
@@ -368,14 +382,7 @@ _IN_ORDER = (
                     "try these alone; by default all that change no results",
                     dest="only",
                 ),
-                number(
-                    "--budget",
-                    5,
-                    86_400,
-                    "S",
-                    f"seconds of training, without compiling ({TUNE_S:.0f})",
-                    TUNE_S,
-                ),
+                budget(f"seconds of training, without compiling ({TUNE_S:.0f})", TUNE_S, least=5),
                 switch(
                     "--numerics", "try levers that compute other numbers too, such as precision"
                 ),

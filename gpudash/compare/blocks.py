@@ -42,6 +42,7 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     steps: int
     samples: int | None
+    tokens: int | None = None
     busy_s: float
     """Sum of the steps' durations on the device, or the wall-clock time."""
     values: dict[str, float] = {}
@@ -201,6 +202,7 @@ class BlockLog:
             number=one.number,
             steps=round(window.steps),
             samples=self._of_all(window.samples),
+            tokens=self._of_all(window.tokens),
             busy_s=window.busy_s,
             values=window.values(),
             energy="" if self._meter is None else self._meter.spent(began_s, ended_s),

@@ -138,6 +138,7 @@ def block_of(
     short_runs: bool,
     min_steps: int = MIN_STEPS,
     energy: bool = False,
+    waits: bool = False,
 ) -> Block:
     """`short_runs`: its changes need a rebuild. `energy`: it is long enough for joules."""
     return Block(
@@ -145,4 +146,5 @@ def block_of(
         changes=changes,
         min_steps=min_steps,
         min_s=max(RUN_S if short_runs else BLOCK_S, meter.BLOCK_S * energy),
+        waits=waits,
     )

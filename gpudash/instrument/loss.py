@@ -1,9 +1,13 @@
-"""Reads the newest loss without making the training wait: the loss of a step that is finished."""
+"""Reads losses without making the training wait: each of the first steps, later the newest."""
 
+from collections import deque
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+FIRST_STEPS = 64
+"""Each of these steps has its loss read: whether two trainings are the same shows in them."""
 
 
 def readable(value: Any) -> Tensor | None:
@@ -16,13 +20,13 @@ def readable(value: Any) -> Tensor | None:
 
 
 class LossReader(Protocol):
-    """Reads one loss at a time."""
+    """Reads losses in the order in which they are requested."""
 
     def request(self, step: int, loss: Tensor) -> None:
-        """Ignored while another loss is being read."""
+        """Ignored while `FIRST_STEPS` losses are being read."""
 
-    def newest(self) -> tuple[int, float] | None:
-        """None if no loss has arrived since the last call."""
+    def arrived(self) -> list[tuple[int, float]]:
+        """Return steps and losses that have arrived since the last call."""
 
     @property
     def is_reading(self) -> bool: ...
@@ -32,14 +36,14 @@ class HostLoss:
     """Reads losses on a CPU, where the value is available at once."""
 
     def __init__(self) -> None:
-        self._newest: tuple[int, float] | None = None
+        self._arrived: list[tuple[int, float]] = []
 
     def request(self, step: int, loss: Tensor) -> None:
-        self._newest = step, float(loss)
+        self._arrived.append((step, float(loss)))
 
-    def newest(self) -> tuple[int, float] | None:
-        newest, self._newest = self._newest, None
-        return newest
+    def arrived(self) -> list[tuple[int, float]]:
+        arrived, self._arrived = self._arrived, []
+        return arrived
 
     @property
     def is_reading(self) -> bool:
@@ -52,25 +56,30 @@ class DeviceLoss:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch
         # explicit, as a script may have changed the defaults of new tensors
-        self._host = torch.empty((), dtype=torch.float32, device="cpu", pin_memory=True)
-        self._done: torch.cuda.Event | None = None
-        self._asked: tuple[int, Tensor] | None = None  # keeps the tensor alive during the copy
+        self._host = torch.empty(FIRST_STEPS, dtype=torch.float32, device="cpu", pin_memory=True)
+        self._requested = 0
+        # each keeps its tensor alive during the copy
+        self._asked: deque[tuple[int, int, Tensor, torch.cuda.Event]] = deque()
 
     def request(self, step: int, loss: Tensor) -> None:
-        if self._asked is not None:
+        if len(self._asked) == FIRST_STEPS:
             return
-        self._asked = step, loss
+        place, self._requested = self._requested % FIRST_STEPS, self._requested + 1
         with self._stream:
-            self._host.copy_(loss, non_blocking=True)
-            self._done = self._stream.record_event()
+            self._host[place].copy_(loss, non_blocking=True)
+            self._asked.append((step, place, loss, self._stream.record_event()))
 
-    def newest(self) -> tuple[int, float] | None:
-        if self._asked is None or self.is_reading:
-            return None
-        step, _ = self._asked
-        self._asked = None
-        return step, float(self._host)  # on the host: no sync
+    def arrived(self) -> list[tuple[int, float]]:
+        arrived = []
+        while self._asked and _is_done(self._asked[0][3]):
+            step, place, _, _ = self._asked.popleft()
+            arrived.append((step, float(self._host[place])))  # on the host: no sync
+        return arrived
 
     @property
     def is_reading(self) -> bool:
-        return self._done is not None and not self._done.query()  # type: ignore[no-untyped-call]  # in torch
+        return len(self._asked) > 0 and not _is_done(self._asked[-1][3])
+
+
+def _is_done(copied: torch.cuda.Event) -> bool:
+    return bool(copied.query())  # type: ignore[no-untyped-call]  # in torch

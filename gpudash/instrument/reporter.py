@@ -13,7 +13,7 @@ from ..statistics import total
 from .clock import PHASES_EVERY_S, Clock
 from .collectives import Collectives
 from .device import UNKNOWN, DeviceMemory
-from .loss import DeviceLoss, HostLoss, LossReader
+from .loss import FIRST_STEPS, DeviceLoss, HostLoss, LossReader
 from .timestamps import EventTimestamps, HostTimestamps
 from .wire import FinishedStep, StepReport, UntimedSteps
 
@@ -120,10 +120,14 @@ class Reports:
         steps = tuple(step for step, _ in finished)
         self._recent += steps
         self._recent_in_full += [step for step in steps if has_phases(step.values)]
-        loss_step, loss = self._losses.newest() or (None, None)
+        arrived = self._losses.arrived()
+        loss_step, loss = arrived[-1] if arrived else (None, None)
         if finished:
-            newest = ((step.step, loss) for step, loss in reversed(finished) if loss is not None)
-            self._newest = next(newest, None)
+            known = [(step.step, loss) for step, loss in finished if loss is not None]
+            for first in known:
+                if first[0] <= FIRST_STEPS:
+                    self._losses.request(*first)
+            self._newest = known[-1] if known and known[-1][0] > FIRST_STEPS else None
         counted: list[FinishedStep | UntimedSteps] = [*steps, *untimed]
         self.total_steps = max((self.total_steps, *(one.step for one in counted)))
         self._total_samples = total((self._total_samples, *(one.samples for one in counted)))
@@ -147,6 +151,7 @@ class Reports:
                 total_samples=self._total_samples,
                 loss=loss,
                 loss_step=loss_step,
+                first_losses=tuple(one for one in arrived if one[0] <= FIRST_STEPS),
                 transform_ms=transform_ms,
                 skipped_samples=self._skipped_samples,
                 instruments_ms=spent_ms,

@@ -52,6 +52,7 @@ class StepReport:
     instruments_ms: float = 0.0
     values: dict[str, float] = field(default_factory=dict)
     untimed: tuple[UntimedSteps, ...] = ()
+    first_losses: tuple[tuple[int, float], ...] = ()
 
 
 def encoded(report: StepReport, rank: int, seq: int, sent_s: float) -> bytes:

@@ -74,6 +74,8 @@ class Block(Record, frozen=True, kw_only=True):
     """Time the block by the wall clock, with or without instruments, to measure their cost."""
     slow: Slow | None = None
     """With a delay of 0 ms the block is measured as those with one."""
+    waits: bool = False
+    """The training pauses before it, until a Resume: meanwhile another one is measured."""
 
 
 class Blocks(Command, frozen=True, kw_only=True):

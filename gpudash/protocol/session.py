@@ -47,10 +47,15 @@ class EnergyFound(Record, frozen=True, kw_only=True, tag=False):
     """Systematic error of the sensor, relative: in the joules, not in their ratio."""
 
 
+CHANGES = ("command", "version")
+"""What two trainings may differ in, each started by itself."""
+
+
 class ComparisonShown(Record, frozen=True, kw_only=True):
     """An A/B comparison, running or concluded. Changes are relative: 0.05 is 5 % faster."""
 
     lever: str
+    """Or what else differs: `CHANGES`."""
     a: str
     b: str
     pairs: int
@@ -86,6 +91,8 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """Why it is not known, as a clause; empty if it was not asked for."""
     gpus: int = 0
     """GPUs that the training has; 0 on a CPU."""
+    confidence: float = 0.95
+    """Of the interval."""
     is_sure: bool = False
     """Whether it is certain which value is faster: it may be ended now."""
     doing: str = ""

@@ -389,6 +389,8 @@ class Progress(Record, frozen=True, kw_only=True):
     and the collectives of a step. Absent where unknown; read about twice a second."""
     untimed: tuple[Untimed, ...] = ()
     """Steps finished since the last Progress that are not among `steps`."""
+    first_losses: tuple[tuple[int, float | None], ...] = ()
+    """Step and loss of the run's first steps, as they arrive; None: not finite."""
 
 
 class Timed(Record, frozen=True, kw_only=True):

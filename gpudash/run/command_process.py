@@ -71,12 +71,17 @@ class Foreground(CommandProcess):
     """A child with gpudash's streams and process group: as if it had been started directly."""
 
     def __init__(
-        self, command: UserCommand, run: Rendezvous, *, output_to_stderr: bool = False
+        self,
+        command: UserCommand,
+        run: Rendezvous,
+        *,
+        stdout: int | None = None,
+        stderr: int | None = None,
     ) -> None:
-        """Start the command. Raises WorkerError."""
+        """Start the command, with other streams if they are given. Raises WorkerError."""
         self._place = run.path
         try:
-            pid = self._begin(command, run, sys.stderr.fileno() if output_to_stderr else None)
+            pid = self._begin(command, run, stdout, stderr)
         except (OSError, ValueError) as error:
             shutil.rmtree(run.path, ignore_errors=True)
             raise WorkerError(f"{command.name} could not start: {error}") from error
@@ -85,8 +90,12 @@ class Foreground(CommandProcess):
                 run.path, name=command.name, command=command.argv, pid=pid, is_kept=False
             )
 
-    def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
-        self._process = subprocess.Popen(command.argv, env=environment(run), stdout=stdout)
+    def _begin(
+        self, command: UserCommand, run: Rendezvous, stdout: int | None, stderr: int | None
+    ) -> int:
+        self._process = subprocess.Popen(
+            command.argv, env=environment(run), stdout=stdout, stderr=stderr
+        )
         return self._process.pid
 
     def read(self) -> bytes:

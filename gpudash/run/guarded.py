@@ -20,7 +20,9 @@ class Guarded(Foreground):
 
     stops = (SIGINT,)  # the guardian asks harder by itself
 
-    def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
+    def _begin(
+        self, command: UserCommand, run: Rendezvous, stdout: int | None, stderr: int | None
+    ) -> int:
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._last_word = b""
         with theirs:
@@ -33,6 +35,7 @@ class Guarded(Foreground):
                 ],
                 env=environment(run),
                 stdout=stdout,
+                stderr=stderr,
                 pass_fds=(number,),
                 process_group=0,
             )

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
+from ..instrument.loss import FIRST_STEPS
 from ..levers.training_objects import modules_of
 from .boundaries import Boundaries, Verdict
 from .discovery import Discovery
@@ -185,8 +186,8 @@ class Steps:
         meter, known, state = self.meter, self.findings, self.boundaries.state
         if state == "declared" or meter.steps < meter.closely_until:
             return False
-        if meter.active and not meter.may_skip:
-            return False
+        if meter.active and (not meter.may_skip or meter.steps < FIRST_STEPS):
+            return False  # the loss of each first step is read
         follower = self.follower
         steps_alike = meter.is_plain and len(known.optimizers) == 1 and not follower.has_closure
         return (

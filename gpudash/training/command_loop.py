@@ -152,7 +152,11 @@ class CommandLoop:
         self._obey_all()
         is_halted = self._switching.waiting is not None or self.paused
         if self._blocks.running and not is_halted and self._may_end_block():
+            before = self._blocks.current
             self._run.turn(GONE if self._has_left else None)
+            block = self._blocks.current
+            if block is not None and block.waits and block is not before:
+                self._stand()
         if self._training.is_shared:
             self._decisions.prepare(self._inbox)
 
@@ -286,9 +290,12 @@ class CommandLoop:
 
     def _pause(self, command: Pause) -> None:
         if self._decide(command):
-            self._paused = True
-            at_s, anew = time.monotonic(), self._training.anew(in_blocks=self._blocks.running)
-            self._life.pause(at_s, answers=(command.id,), **anew)
+            self._stand((command.id,))
+
+    def _stand(self, answers: tuple[int, ...] = ()) -> None:
+        self._paused = True
+        at_s, anew = time.monotonic(), self._training.anew(in_blocks=self._blocks.running)
+        self._life.pause(at_s, answers=answers, **anew)
 
     def _resume(self, command: Resume) -> None:
         if not self._decide(command):

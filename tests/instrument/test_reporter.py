@@ -11,7 +11,7 @@ from torch import Tensor
 from gpudash.instrument import reporter
 from gpudash.instrument.device import DeviceMemory
 from gpudash.instrument.host_time import HostTime
-from gpudash.instrument.loss import HostLoss
+from gpudash.instrument.loss import FIRST_STEPS, HostLoss
 from gpudash.instrument.reporter import (
     LOSS_EVERY_S,
     RECENT_STEPS,
@@ -20,6 +20,8 @@ from gpudash.instrument.reporter import (
     Reports,
 )
 from gpudash.instrument.wire import FinishedStep, StepReport, UntimedSteps
+
+LATER = FIRST_STEPS + 1
 
 
 @dataclass
@@ -167,30 +169,45 @@ def test_a_phase_has_the_mean_of_the_steps_that_had_it_under_these_settings(run:
     assert run.reports.phases_ms == {"forward": 1.5, "optimizer": 4.0}
 
 
-def test_a_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:
-    run.finish(1, loss=7.0)
+def test_the_losses_of_all_first_steps_are_reported(run: Run) -> None:
+    losses = [(step, 9.0 - step / 16) for step in range(1, FIRST_STEPS + 1)]
+    for step, loss in losses:
+        run.finish(step, loss=loss)
+    assert run.send().first_losses == ()  # asked for
+    reported = run.send()
+    assert [*reported.first_losses] == losses
+    assert (reported.loss_step, reported.loss) == losses[-1]
+    assert run.send().loss is None
+
+
+def test_a_later_loss_is_requested_sometimes_and_reported_once(run: Run) -> None:
+    run.finish(LATER, loss=7.0)
     assert run.send().loss is None  # asked for
-    run.finish(2, loss=6.0)
+    run.finish(LATER + 1, loss=6.0)
     reported = run.send()  # too soon for the next
-    assert (reported.loss_step, reported.loss) == (1, 7.0)
+    assert (reported.loss_step, reported.loss, reported.first_losses) == (LATER, 7.0, ())
     assert run.send().loss is None
     run.now_s += LOSS_EVERY_S
-    run.finish(3, loss=5.0)
+    run.finish(LATER + 2, loss=5.0)
     run.send()
     reported = run.send()
-    assert (reported.loss_step, reported.loss) == (3, 5.0)
+    assert (reported.loss_step, reported.loss) == (LATER + 2, 5.0)
 
 
 def test_the_newest_loss_is_read_once_though_no_step_follows_as_in_a_pause(run: Run) -> None:
-    run.finish(1, loss=7.0)
+    run.finish(LATER, loss=7.0)
     run.send()
-    run.finish(2, loss=6.0)
-    assert run.send().loss_step == 1  # too soon for the next
+    run.finish(LATER + 1, loss=6.0)
+    assert run.send().loss_step == LATER  # too soon for the next
     heard = []
     for _ in range(3):
         run.now_s += LOSS_EVERY_S
         heard.append(run.send())
-    assert [(one.loss_step, one.loss) for one in heard] == [(None, None), (2, 6.0), (None, None)]
+    assert [(one.loss_step, one.loss) for one in heard] == [
+        (None, None),
+        (LATER + 1, 6.0),
+        (None, None),
+    ]
 
 
 def test_a_step_without_a_loss_requests_none(run: Run) -> None:

@@ -7,6 +7,7 @@ from errno import ENOMEM
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from gpudash.protocol.commands import Blocks, Change, Pause, Plan, Resume
 from gpudash.protocol.envelope import Event
@@ -175,6 +176,25 @@ def test_a_pause_within_a_block_is_not_measured():
     timed_first = run.of(Timed)[0]
     assert timed_first.at_s - timed_first.seconds >= resumed.at_s
     assert timed_first.steps <= len(after)
+
+
+def test_a_block_that_waits_begins_with_a_resume():
+    def react(run: Run, event: Event) -> None:
+        if isinstance(event, State) and event.phase == "paused":
+            trained.append((event.block, run.training.trained_steps))
+            run.send(Resume(id=10 + len(trained)))
+        stop_at_baseline(run, event)
+
+    trained: list[tuple[int | None, int]] = []
+    asked = blocks(1, 1, {}, {})
+    waiting = replace(asked, blocks=tuple(replace(one, waits=True) for one in asked.blocks))
+    run = Run(ENTRY, react).until_stopped(waiting)
+    assert run.entered == [0, 1, None]
+    (first, before), (second, after) = trained
+    assert (first, second) == (0, 1)
+    assert after - before > MIN_STEPS
+    for paused, resumed in zip(run.of("paused"), run.of("resumed"), strict=True):
+        assert not [one for one in run.steps if paused.at_s < one.finished_s < resumed.at_s]
 
 
 @pytest.mark.parametrize("wall_clock", ["instrumented", "uninstrumented"])

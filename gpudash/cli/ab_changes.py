@@ -1,0 +1,182 @@
+"""`gpudash ab` of any change: two commands, or one command in two versions of its repository."""
+
+import argparse
+import shlex
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gpudash.cli.ab_report import check_card, exit_code
+from gpudash.cli.changes_report import Findings, document, lines, write
+from gpudash.cli.options import COMMAND_LINE
+from gpudash.cli.plan import check_with_command
+from gpudash.cli.rounds import Asked, Measured, NoResultError, Rounds
+from gpudash.cli.stdout import complain, say_found
+from gpudash.compare.rounds import is_decided, rounds_within
+from gpudash.errors import Exit, UsageError
+from gpudash.format import minutes
+from gpudash.run.user_command import understand
+from gpudash.run.versions import WorkingTrees, check_locks
+
+OF_CHANGES = ("b", "python_a", "python_b")
+MOST_ROUNDS = 100
+
+
+def are_asked(arguments: argparse.Namespace) -> bool:
+    """Tell whether two trainings are to be compared. Raises UsageError for half of that."""
+    of_changes = [f"--{name.replace('_', '-')}" for name in OF_CHANGES if getattr(arguments, name)]
+    are = arguments.versions is not None or arguments.a is not None
+    if of_changes and not are:
+        raise UsageError(f"{of_changes[0]} goes with --a or --versions")
+    return are
+
+
+def main(arguments: argparse.Namespace) -> int:
+    _check(arguments)
+    check_card(arguments)
+    with _sides(arguments) as (lever, asked):
+        return _Comparing(lever, asked, arguments).main()
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Raise UsageError for what does not go together."""
+    if arguments.versions is None:
+        if arguments.b is None:
+            raise UsageError("--a needs --b: the command to compare it with")
+        if arguments.python_a or arguments.python_b:
+            raise UsageError("--python-a and --python-b go with --versions")
+        if arguments.user_command or arguments.set_by.get("workload") == COMMAND_LINE:
+            raise UsageError("--a and --b name both commands; valid: no other beside them")
+    elif arguments.b is not None:
+        raise UsageError("--b goes with --a; --versions A,B names both versions")
+    elif not arguments.user_command:
+        raise UsageError("--versions needs a command: SCRIPT.py ARGS, -m MODULE or -- COMMAND")
+    for name in ("energy", "price"):
+        if getattr(arguments, name):
+            raise UsageError(f"--{name} goes with --lever")
+    check_with_command(arguments)
+
+
+@contextmanager
+def _sides(arguments: argparse.Namespace) -> Iterator[tuple[str, tuple[Asked, Asked]]]:
+    """Return what differs, and both sides. Raises UsageError."""
+    if arguments.versions is None:
+        a, b = (
+            Asked(text, understand(["--", *_words(option, text)]))
+            for option, text in (("--a", arguments.a), ("--b", arguments.b))
+        )
+        yield "command", (a, b)
+        return
+    pythons = arguments.python_a, arguments.python_b
+    names = arguments.versions.split(",")
+    if len(names) != 2:
+        raise UsageError(f"--versions {arguments.versions} is not valid; valid: A,B")
+    with WorkingTrees((names[0], names[1])) as trees:
+        check_locks(*trees.versions, pythons)
+        a, b = (
+            Asked(
+                one.name,
+                understand(arguments.user_command, python, one.folder)._replace(
+                    python_path=one.python_path
+                ),
+            )
+            for one, python in zip(trees.versions, pythons, strict=True)
+        )
+        yield "version", (a, b)
+
+
+def _words(option: str, text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} is no command line: {error}") from error
+
+
+class _Comparing:
+    """Starts both sides until it is sure, or the budget is spent."""
+
+    def __init__(
+        self, lever: str, asked: tuple[Asked, Asked], arguments: argparse.Namespace
+    ) -> None:
+        self._asked, self._arguments = asked, arguments
+        self._began_s = time.monotonic()
+        self._until_s = self._began_s + arguments.budget
+        a, b = (one.name for one in asked)
+        self._found = Findings(lever, a, b, within=arguments.within, fixed=arguments.starts > 1)
+
+    def main(self) -> int:
+        arguments = self._arguments
+        self._announce()
+        rounds = Rounds(self._asked, arguments, self._until_s, self._line)
+        failed = None
+        while failed is None and not self._is_over():
+            try:
+                self._add(rounds.next(seed=len(self._found.measured)))
+            except NoResultError as error:
+                failed = error.code
+            if rounds.why_apart != self._found.why_apart:
+                self._found.why_apart = rounds.why_apart
+                complain(f"{rounds.why_apart}: A and B are started one after the other")
+        return self._conclude(failed or None)
+
+    def _announce(self) -> None:
+        if self._arguments.quiet:
+            return
+        starts, budget = self._arguments.starts, minutes(self._arguments.budget)
+        often = (
+            f"{starts} times" if starts > 1 else f"again and again until it is sure, for {budget}"
+        )
+        for letter, one in zip("AB", self._asked, strict=True):
+            complain(f"{letter}: {one.name}")
+        complain(
+            f"gpudash: both are started {often}; the files that they write are written again "
+            "each time"
+        )
+
+    def _line(self) -> str:
+        found = self._found
+        told = f"start {len(found.measured) + 1}"
+        return f"{told}: {found.told}" if found.measured else told
+
+    def _add(self, measured: Measured) -> None:
+        found = self._found
+        found.add(measured)
+        if not self._arguments.quiet:
+            complain(f"start {len(found.measured)}: {found.told}")
+        if len(found.measured) == 1 and not found.fixed:
+            left_s = self._until_s - time.monotonic()
+            too_few = rounds_within(left_s, measured.seconds)
+            if too_few:
+                complain(f"gpudash: {too_few}")
+
+    def _is_over(self) -> bool:
+        found, arguments = self._found, self._arguments
+        if found.why_not or len(found.measured) >= (
+            arguments.starts if found.fixed else MOST_ROUNDS
+        ):
+            return True
+        if not found.measured:
+            return False
+        left_s = self._until_s - time.monotonic()
+        if left_s < found.measured[-1].seconds:
+            return True
+        return not found.fixed and is_decided(found.estimate, arguments.within)
+
+    def _conclude(self, failed: int | None) -> int:
+        found, arguments = self._found, self._arguments
+        if found.why_not:
+            complain(f"gpudash: no verdict: {found.why_not}")
+            return Exit.FAILED
+        if not found.measured:
+            if failed is None:
+                budget = minutes(arguments.budget)
+                complain(
+                    f"gpudash: no verdict: the budget of {budget} ended before the first start"
+                )
+            return Exit.FAILED if failed is None else failed
+        text = "\n".join(lines(found))
+        say_found(document(found), text, as_json=arguments.json)
+        write(found, arguments)
+        if failed is not None:
+            return failed
+        return exit_code(found.estimate) if arguments.exit_code else Exit.DONE

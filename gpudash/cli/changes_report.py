@@ -1,0 +1,187 @@
+"""What `gpudash ab` prints of two commands or two versions, over the starts of both."""
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import asdict, replace
+
+from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, save_card
+from gpudash.cli.rounds import Measured
+from gpudash.compare.ab import contention, sides_of
+from gpudash.compare.alternation import cost_ms, unit_of
+from gpudash.compare.blocks import MeasuredBlock
+from gpudash.compare.experiment import MIN_STEPS, RUN_S
+from gpudash.compare.losses import LossesFound, compare_losses, sentence
+from gpudash.compare.paired_t import Estimate, estimate
+from gpudash.compare.rounds import CONFIDENCE, Round, over_rounds, verdict
+from gpudash.format import figure
+from gpudash.protocol.session import ComparisonShown
+from gpudash.snapshot import Snapshot
+from gpudash.statistics import mean
+
+COUNTED = {"token": "tokens", "sample": "samples", "step": "steps"}
+
+
+class Findings:
+    """What the starts so far have shown."""
+
+    def __init__(self, lever: str, a: str, b: str, *, within: float | None, fixed: bool) -> None:
+        """`lever` is what differs: command or version. `fixed`: so many starts, whatever they show."""
+        self.lever, self.a, self.b = lever, a, b
+        self.within, self.fixed = within, fixed
+        self.measured: list[Measured] = []
+        self.why_apart = ""
+        """Why both were not measured at the same time."""
+
+    def add(self, measured: Measured) -> None:
+        self.measured.append(measured)
+
+    @property
+    def why_not(self) -> str:
+        """Return why both cannot be compared, as a clause."""
+        if self.measured and self.unit is None:
+            return "the samples of a step are known of one side alone"
+        return ""
+
+    @property
+    def unit(self) -> str | None:
+        a, b = self._blocks
+        return unit_of(a, b)
+
+    @property
+    def _blocks(self) -> tuple[list[MeasuredBlock], list[MeasuredBlock]]:
+        a, b = ([one for start in self.measured for one in start.blocks[side]] for side in (0, 1))
+        return a, b
+
+    @property
+    def rounds(self) -> list[Round]:
+        unit = self.unit
+        assert unit is not None
+        return [
+            Round((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
+            for one in self.measured
+        ]
+
+    @property
+    def estimate(self) -> Estimate:
+        return self._over(self.rounds)
+
+    def _over(self, rounds: Sequence[Round]) -> Estimate:
+        """Count starts, of which each is one pair."""
+        if self.fixed:
+            return estimate([one.costs for one in rounds], CONFIDENCE)
+        return over_rounds(rounds)
+
+    @property
+    def losses(self) -> LossesFound | None:
+        a, b = zip(*(one.losses for one in self.measured), strict=True)
+        return compare_losses(a, b)
+
+    @property
+    def told(self) -> str:
+        return verdict(self.b, self.rounds, self.estimate, self.within)
+
+    @property
+    def verdict(self) -> str:
+        clauses = [self.told, sentence(self.losses)]
+        if self.unit != "step":
+            clauses.append(f"compared by {COUNTED[self.unit or 'step']}")
+        return "; ".join(clauses) + contention(self.core_wait_pct)
+
+    @property
+    def core_wait_pct(self) -> float | None:
+        return mean(block.of("core_wait_pct") for side in self._blocks for block in side)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.measured[-1].snapshots[1]
+
+    def shown(self) -> ComparisonShown:
+        found, rounds = self.estimate, self.rounds
+        looks = [self._over(rounds[:count]) for count in range(1, len(rounds) + 1)]
+        return ComparisonShown(
+            lever=self.lever,
+            a=self.a,
+            b=self.b,
+            pairs=found.pairs,
+            planned_pairs=found.pairs,
+            change=found.change,
+            low=found.low,
+            high=found.high,
+            history=tuple(
+                (one.low, one.change, one.high)
+                for one in looks
+                if one.low is not None and one.high is not None
+            ),
+            sides=sides_of(*self._blocks),
+            core_wait_pct=self.core_wait_pct,
+            verdict=self.verdict,
+            failure=None,
+            precision=self.within,
+            confidence=found.confidence,
+        )
+
+
+class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
+    """What `gpudash ab --json` prints of two commands or versions; the pairs are starts."""
+
+    compared_by: str
+    """What a cost is of: `token`, `sample` or `step`."""
+    losses: LossesFound | None
+    """Whether the training is the same; None if there were too few losses."""
+    why_apart: str
+    """Why both were not measured at the same time; empty if they were."""
+
+
+def document(found: Findings) -> ChangeReport:
+    shown, snapshot = found.shown(), found.snapshot
+    return ChangeReport(
+        workload=snapshot.workload,
+        device=snapshot.device.name if snapshot.device else None,
+        settings=snapshot.settings,
+        lever=found.lever,
+        a=found.a,
+        b=found.b,
+        starts=tuple(_of_start(found, number) for number in range(len(found.measured))),
+        skipped_samples=sum(one.snapshots[1].skipped_samples for one in found.measured),
+        verdict=shown.verdict,
+        min_steps=MIN_STEPS,
+        min_s=RUN_S,
+        compared_by=str(found.unit),
+        losses=found.losses,
+        why_apart=found.why_apart,
+        **asdict(report_of(shown, found.estimate, None, 0)),
+    )
+
+
+def _of_start(found: Findings, number: int) -> StartReport:
+    a, b = found.measured[number].blocks
+    one = estimate([found.rounds[number].costs])
+    shown = replace(
+        found.shown(),
+        pairs=len(a),
+        change=one.change,
+        low=None,
+        high=None,
+        sides=sides_of(a, b),
+        core_wait_pct=mean(block.of("core_wait_pct") for block in (*a, *b)),
+    )
+    return report_of(shown, one, None, number)
+
+
+def lines(found: Findings) -> Iterator[str]:
+    shown = found.shown()
+    yield str(shown.verdict)
+    changes = (f"{100 * (one.costs[0] / one.costs[1] - 1):+z.1f}" for one in found.rounds)
+    yield f"the starts: {', '.join(changes)} %"
+    for side, name in enumerate((found.a, found.b)):
+        rates = (
+            f"{figure(shown.of(rate)[side])} {unit}"
+            for rate, unit in (("steps_per_s", "steps/s"), ("samples_per_s", "samples/s"))
+            if shown.of(rate)[side] is not None
+        )
+        yield f"{name}: {', '.join(rates)}"
+
+
+def write(found: Findings, arguments: argparse.Namespace) -> None:
+    save_card(found.shown(), found.snapshot, "", arguments, starts=len(found.measured))

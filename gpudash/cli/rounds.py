@@ -1,0 +1,253 @@
+"""Start two commands, A and B, once each, and measure them: at the same time, or one by one.
+
+At the same time they run in turns, block by block. Where that is not possible, because both do not
+fit into memory or one works on while it is paused, one is started after the other.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import psutil
+
+from gpudash.cli.headless import Printer, session_of
+from gpudash.cli.stdout import complain
+from gpudash.cli.user_training import UserTraining, heeding
+from gpudash.compare.alternation import Side, alone, alternating
+from gpudash.compare.blocks import MeasuredBlock
+from gpudash.errors import Exit
+from gpudash.format import plain
+from gpudash.run.guarded import Guarded
+from gpudash.run.user_command import UserCommand
+from gpudash.snapshot import Snapshot
+
+POLL_S = 0.05
+PATIENCE_S = 60.0
+"""Seconds without a step after which a side is said to hang."""
+FEWEST_BLOCKS = 2
+"""Of each side, for a start to count."""
+BUSY = 0.1
+"""Share of the machine's cores that a paused side may take: more would slow the other one."""
+CONTEXT_MIB = 1024
+"""What a process takes on a GPU beside what PyTorch's allocator holds, at most."""
+SHOWN_LINES = 20
+"""Of what a side printed, if it fails."""
+
+
+class Asked(NamedTuple):
+    """One of both sides: what it is called, and what is started."""
+
+    name: str
+    command: UserCommand
+
+
+class Measured(NamedTuple):
+    """What one start of both has shown; A's come first."""
+
+    seconds: float
+    blocks: tuple[Sequence[MeasuredBlock], Sequence[MeasuredBlock]]
+    losses: tuple[dict[int, float], dict[int, float]]
+    snapshots: tuple[Snapshot, Snapshot]
+
+
+class NoResultError(Exception):
+    """A start has none, as its training failed or was interrupted; why has been said."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Started:
+    """A side that trains; what it prints is kept for a failure."""
+
+    def __init__(
+        self, asked: Asked, side: Side, output: Path, arguments: argparse.Namespace
+    ) -> None:
+        """Raise WorkerError if it cannot start."""
+        self.asked, self.side, self._output = asked, side, output
+        with output.open("wb") as file:
+            hold = partial(Guarded, stdout=file.fileno(), stderr=file.fileno())
+            self.training = UserTraining(asked.command, hold)
+            training = self.training
+            self.session = session_of(training.plan, arguments, **training.source)
+            side.go = self.session.resume
+            self.session.start(training.news)
+        self.session.conduct(side)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.training.news.snapshot
+
+    @property
+    def has_ended(self) -> bool:
+        return self.session.wait(0)
+
+    @property
+    def hangs(self) -> bool:
+        return (self.snapshot.quiet_s or 0.0) > PATIENCE_S
+
+    def close(self) -> None:
+        self.session.close()
+        self.training.wait()
+        self.training.close()
+
+    def fail(self, why: str) -> NoResultError:
+        complain(f"gpudash: no verdict: {self.asked.name}: {why}")
+        for line in self._output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]:
+            complain(f"  {plain(line)}")
+        _, code = self.training.outcome(self.session.failure)
+        return NoResultError(Exit.FAILED if code is None else code)
+
+
+class Rounds:
+    """Starts both again and again."""
+
+    def __init__(
+        self,
+        asked: tuple[Asked, Asked],
+        arguments: argparse.Namespace,
+        until_s: float,
+        line: Callable[[], str],
+    ) -> None:
+        """No start goes on after `until_s`. `line` says on the terminal how far it all is."""
+        self._asked, self._arguments, self._until_s = asked, arguments, until_s
+        self._line = line
+        self._signals: list[int] = []
+        self._running: list[_Started] = []
+        self._printer = Printer(sys.stderr, lambda _: "" if arguments.quiet else line())
+        self._knows_memory = False
+        self.why_apart = ""
+        """Why both are not measured at the same time, as a clause."""
+
+    def next(self, seed: int) -> Measured:
+        """Raise NoResultError, or WorkerError if a command cannot start."""
+        with heeding(self._take), TemporaryDirectory(prefix="gpudash-") as folder:
+            found = None if self.why_apart else self._at_once(seed, Path(folder))
+            return found or self._in_turns(seed, Path(folder))
+
+    def _at_once(self, seed: int, folder: Path) -> Measured | None:
+        """Return None if that is not possible; then `why_apart` says why."""
+        began_s, sides = time.monotonic(), alternating(seed)
+        with self._started() as start:
+            start(0, sides[0], folder)
+            if not self._knows_memory:
+                self._until(lambda: sides[0].waits and "worker_rss_mib" in sides[0].held_mib)
+                self._knows_memory = True
+                if not _fits_twice(sides[0]):
+                    self.why_apart = f"{self._asked[0].name} needs most of the memory"
+                    return None
+            start(1, sides[1], folder)
+            self._until(lambda: all(one.waits for one in sides))
+            self._measure(began_s)
+            found = self._found(sides, began_s)
+        for asked, side in zip(self._asked, sides, strict=True):
+            if (side.paused_cpu_pct or 0.0) > 100 * BUSY * (os.cpu_count() or 1):
+                self.why_apart = f"{asked.name} works on while it is paused"
+                return None
+        return found
+
+    def _in_turns(self, seed: int, folder: Path) -> Measured:
+        began_s, sides = time.monotonic(), alone()
+        snapshots = [Snapshot(), Snapshot()]
+        for which in (0, 1) if seed % 2 == 0 else (1, 0):
+            start_s, side = time.monotonic(), sides[which]
+            with self._started() as start:
+                start(which, side, folder)
+                self._until(lambda side=side: len(side.blocks) > 0)  # type: ignore[misc]
+                self._measure(start_s)
+                snapshots[which] = self._running[0].snapshot
+        return self._found(sides, began_s)._replace(snapshots=(snapshots[0], snapshots[1]))
+
+    def _found(self, sides: tuple[Side, Side], began_s: float) -> Measured:
+        (a, b), running = sides, self._running
+        pairs = min(len(a.blocks), len(b.blocks))
+        return Measured(
+            seconds=time.monotonic() - began_s,
+            blocks=(a.blocks[:pairs], b.blocks[:pairs]),
+            losses=(a.losses, b.losses),
+            snapshots=(running[0].snapshot, running[-1].snapshot) if running else (Snapshot(),) * 2,
+        )
+
+    # ── what trains ─────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _started(self) -> Iterator[Callable[[int, Side, Path], None]]:
+        """Have all that is started within end, and wait for that."""
+
+        def start(which: int, side: Side, folder: Path) -> None:
+            output = folder / f"{which}.txt"
+            self._running.append(_Started(self._asked[which], side, output, self._arguments))
+
+        try:
+            yield start
+        finally:
+            for one in self._running:
+                if not one.has_ended:
+                    one.training.ask_to_end(one.session)
+            for one in self._running:
+                while not one.session.wait(POLL_S):
+                    self._printer.show(one.training.news)
+                one.close()
+            self._running = []
+
+    def _until(self, is_known: Callable[[], bool]) -> None:
+        while not is_known():
+            self._wait()
+
+    def _measure(self, began_s: float) -> None:
+        """Measure for as long as the start took.
+
+        This balances what starts and what blocks add to the spread, without knowing either.
+        """
+        ready_s = time.monotonic()
+        sides = [one.side for one in self._running]
+        pairs = self._arguments.pairs
+        self._until(
+            lambda: (
+                (
+                    (fewest := min(len(side.blocks) for side in sides)) >= (pairs or FEWEST_BLOCKS)
+                    and (pairs is not None or time.monotonic() - ready_s >= ready_s - began_s)
+                )
+                or (fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running))
+            )
+        )
+
+    def _wait(self) -> None:
+        """Raise NoResultError if that is in vain."""
+        self._running[0].session.wait(POLL_S)
+        self._printer.show(self._running[0].training.news)
+        if self._signals:
+            raise NoResultError(Exit.INTERRUPTED)
+        if time.monotonic() > self._until_s:
+            raise NoResultError(Exit.DONE)
+        fewest = min(len(one.side.blocks) for one in self._running)
+        for one in self._running:
+            if one.side.failure is not None and not one.has_ended:
+                raise one.fail(one.side.failure)
+            if one.hangs:
+                raise one.fail(f"no step has ended for {PATIENCE_S:.0f} s")
+            if one.has_ended and fewest < FEWEST_BLOCKS:
+                why, _ = one.training.outcome(one.session.failure)
+                raise one.fail(why)
+
+    def _take(self, number: int, frame: object) -> None:
+        self._signals.append(number)
+        for one in self._running:
+            one.training.take(number, frame)
+
+
+def _fits_twice(side: Side) -> bool:
+    """Tell whether a second one would find room; where that is not known, it is tried."""
+    held = side.held_mib
+    free, reserved = held.get("mem_free_mib"), held.get("mem_reserved_mib")
+    if free is not None and reserved is not None and free < reserved + CONTEXT_MIB:
+        return False
+    return psutil.virtual_memory().available / 2**20 > held.get("worker_rss_mib", 0.0)

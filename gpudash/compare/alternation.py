@@ -1,0 +1,158 @@
+"""One start of two trainings, A and B: they run in turns, block by block, in a drawn order.
+
+While a block of one is measured, the other is paused between two steps. So what both share (drift,
+clocks, other load) is the same for both, as between two values of a lever in one training.
+"""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
+
+from gpudash.compare.blocks import MeasuredBlock, Outcome
+from gpudash.compare.experiment import Experiment, block_of
+from gpudash.compare.paired_t import block_order
+from gpudash.protocol.commands import Block
+from gpudash.protocol.envelope import Event
+from gpudash.protocol.readings import GpuReading, HostReading, Reading
+from gpudash.protocol.training import Progress, State
+from gpudash.statistics import Means, geometric
+
+MOST_PAIRS = 100
+"""Pairs of blocks in a start at most."""
+MEMORY = ("mem_reserved_mib", "mem_free_mib", "worker_rss_mib")
+SETTLES_S = 1.0
+"""Seconds of a pause in which a loader may still fill its queue."""
+
+Unit: TypeAlias = Literal["token", "sample", "step"]
+"""Of what the cost is compared."""
+
+
+class Turns:
+    """Lets one block of all that are drawn run at a time."""
+
+    def __init__(self, sides: str) -> None:
+        """`sides` has the side of each block, as `ABBA`."""
+        self._sides = sides
+        self._lock = threading.Lock()
+        self._ready: dict[int, Callable[[], object]] = {}
+        self._running: str | None = None  # the side whose block runs
+        self._next = 0
+
+    def ready(self, number: int, go: Callable[[], object]) -> None:
+        """Note that a side has come to this block of its own; `go` begins it."""
+        with self._lock:
+            self._ready[number] = go
+            if self._running == self._sides[number]:
+                self._running = None
+            if self._running is None and (begin := self._ready.pop(self._next, None)) is not None:
+                self._running, self._next = self._sides[self._next], self._next + 1
+                begin()
+
+
+class Side(Experiment):
+    """The blocks of one of both: measured, and with the losses of the first steps."""
+
+    name = "A/B"
+
+    def __init__(self, numbers: Sequence[int], turns: Turns | None = None) -> None:
+        """Without `turns` all blocks run, one after the other."""
+        super().__init__()
+        self._numbers = numbers
+        self._turns = turns
+        self._begins = threading.Event()
+        self._run = -1
+        self._waiting_s: float | None = None  # since when it is paused before a block
+        self._paused = Means()
+        self.go: Callable[[], object] = lambda: None
+        """Resumes the training; set before it is conducted."""
+        self.blocks: list[MeasuredBlock] = []
+        self.losses: dict[int, float] = {}
+        """Of the first steps, by step; NaN if not finite."""
+        self.held_mib: dict[str, float] = {}
+        """Memory by metric: what it holds, and what the device has left; absent = not known yet."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has come to its first block."""
+        return self._begins.is_set()
+
+    @property
+    def paused_cpu_pct(self) -> float | None:
+        """What its processes take while it is paused: a loader that goes on disturbs the other."""
+        return self._paused.values().get("cpu_pct")
+
+    def shown(self) -> None:
+        return None
+
+    def _first(self, _state: State, run: int) -> tuple[Block, ...]:
+        self._run = run
+        waits = self._turns is not None
+        return tuple(block_of(one, {}, short_runs=True, waits=waits) for one in self._numbers)
+
+    def _note(self, item: Event | Reading) -> None:
+        match item:
+            case Progress():
+                self._keep(item.values)
+                for step, loss in item.first_losses:
+                    self.losses[step] = float("nan") if loss is None else loss
+            case State(phase="paused", why="asked", run=self._run, block=int(number)):
+                if self._waiting_s is None:
+                    self._waiting_s = item.at_s
+                    self._begins.set()
+                    if self._turns is not None:
+                        self._turns.ready(number, self.go)
+            case State():
+                self._waiting_s = None
+            case HostReading() | GpuReading():
+                self._keep(item.values)
+                if self._waiting_s is not None and item.at_s > self._waiting_s + SETTLES_S:
+                    self._paused.add({"cpu_pct": item.number("cpu_pct")})
+
+    def _keep(self, values: Mapping[str, float]) -> None:
+        self.held_mib |= {name: mib for name, mib in values.items() if name in MEMORY}
+
+    def _take(self, outcome: Outcome) -> None:
+        if isinstance(outcome, MeasuredBlock):
+            self.blocks.append(outcome)
+        else:
+            self.failure = outcome.reason
+
+    def _end_early(self, reason: str) -> None:
+        self.failure = reason
+
+
+def alternating(seed: int) -> tuple[Side, Side]:
+    """Return both sides of one start, whose blocks run in an order drawn by `seed`."""
+    sides = "".join(block_order(MOST_PAIRS, seed))
+    turns = Turns(sides)
+    a, b = ([number for number, side in enumerate(sides) if side == one] for one in "AB")
+    return Side(a, turns), Side(b, turns)
+
+
+def alone() -> tuple[Side, Side]:
+    """Return both sides where one is started after the other."""
+    return Side(range(MOST_PAIRS)), Side(range(MOST_PAIRS))
+
+
+def unit_of(a: Sequence[MeasuredBlock], b: Sequence[MeasuredBlock]) -> Unit | None:
+    """Return the finest of which both sides know how many they have done; None: one alone does."""
+    blocks = (*a, *b)
+    if all(one.tokens is not None for one in blocks):
+        return "token"
+    known = {one.samples is not None for one in blocks}
+    if len(known) > 1:
+        return None
+    return "sample" if True in known else "step"
+
+
+def cost_ms(blocks: Sequence[MeasuredBlock], unit: Unit) -> float:
+    """Return the geometric mean of what one costs, in ms of the training's time."""
+    mean = geometric(one.busy_s * 1e3 / _number(one, unit) for one in blocks)
+    assert mean is not None, "there are blocks"
+    return mean
+
+
+def _number(block: MeasuredBlock, unit: Unit) -> int:
+    number = {"token": block.tokens, "sample": block.samples, "step": block.steps}[unit]
+    assert number, "it is known of all blocks"
+    return number
