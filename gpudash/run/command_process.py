@@ -86,7 +86,9 @@ class Foreground(CommandProcess):
             )
 
     def _begin(self, command: UserCommand, run: Rendezvous, stdout: int | None) -> int:
-        self._process = subprocess.Popen(command.argv, env=environment(run), stdout=stdout)
+        self._process = subprocess.Popen(
+            command.argv, env=environment(run, command), cwd=command.folder, stdout=stdout
+        )
         return self._process.pid
 
     def read(self) -> bytes:
@@ -244,7 +246,8 @@ def keep(command: UserCommand, run: Rendezvous) -> _OnTerminal:
                         *(str(max(size.columns - MARGIN, 1)), str(max(size.lines, 1))),
                         *command.argv,
                     ],
-                    env=environment(run),
+                    env=environment(run, command),
+                    cwd=command.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
