@@ -94,7 +94,11 @@ class Foreground(CommandProcess):
         self, command: UserCommand, run: Rendezvous, stdout: int | None, stderr: int | None
     ) -> int:
         self._process = subprocess.Popen(
-            command.argv, env=environment(run), stdout=stdout, stderr=stderr
+            command.argv,
+            env=environment(run, command),
+            cwd=command.folder,
+            stdout=stdout,
+            stderr=stderr,
         )
         return self._process.pid
 
@@ -253,7 +257,8 @@ def keep(command: UserCommand, run: Rendezvous) -> _OnTerminal:
                         *(str(max(size.columns - MARGIN, 1)), str(max(size.lines, 1))),
                         *command.argv,
                     ],
-                    env=environment(run),
+                    env=environment(run, command),
+                    cwd=command.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,

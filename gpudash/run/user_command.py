@@ -34,14 +34,23 @@ class UserCommand(NamedTuple):
     name: str
     """The script's, module's or command's name, on screen and in recordings."""
     argv: tuple[str, ...]
+    folder: Path | None = None
+    """Where it starts; None is the current folder."""
+    python_path: tuple[str, ...] = ()
+    """What its Pythons search before what the user has put on PYTHONPATH."""
 
 
 def begins_command(word: str) -> bool:
     return names_a_script(word) or INTERPRETER.fullmatch(word) is not None
 
 
-def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
-    """Take `SCRIPT.py …`, `-m MODULE …` (both also after a Python), or `-- COMMAND…`."""
+def understand(
+    words: Sequence[str], python: str | None = None, folder: Path | None = None
+) -> UserCommand:
+    """Take `SCRIPT.py …`, `-m MODULE …` (both also after a Python), or `-- COMMAND…`.
+
+    What the words name lies in the folder; the Python is as seen from the current one.
+    """
     bare = list(words[:1]) == ["--"]
     words = tuple(words[1:] if bare else words)
     if not words:
@@ -49,19 +58,21 @@ def understand(words: Sequence[str], python: str | None = None) -> UserCommand:
     if words[0] == "-m":
         if len(words) == 1:
             raise UsageError("-m needs the name of a module: -m MODULE")
-        return UserCommand(_name(words), (_python(python), *words))
+        return UserCommand(_name(words), (interpreter(python), *words), folder)
     names_python = INTERPRETER.fullmatch(words[0]) is not None
     if names_python and python is not None:
         raise UsageError(f"--python {python} does not go with {words[0]}; valid: one of the two")
     if names_python or (bare and not words[0].endswith(".py")):
-        return UserCommand(_name(words), (_executable(words[0], "command"), *words[1:]))
-    _check_script(Path(words[0]))
-    return UserCommand(plain(Path(words[0]).resolve().name), (_python(python), *words))
+        return UserCommand(
+            _name(words), (_executable(words[0], "command", folder), *words[1:]), folder
+        )
+    name = _check_script(words[0], folder)
+    return UserCommand(plain(name), (interpreter(python), *words), folder)
 
 
-def environment(run: rendezvous.Rendezvous) -> dict[str, str]:
+def environment(run: rendezvous.Rendezvous, command: UserCommand) -> dict[str, str]:
     """Return this environment, extended so that the command's Pythons report to this run."""
-    paths = [str(INJECTED), os.environ.get("PYTHONPATH", "")]
+    paths = [str(INJECTED), *command.python_path, os.environ.get("PYTHONPATH", "")]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
         rendezvous.ENVIRONMENT: str(run.path),
@@ -78,10 +89,11 @@ def _name(words: Sequence[str]) -> str:
     return Path(words[0]).name
 
 
-def _python(asked: str | None) -> str:
+def interpreter(asked: str | None) -> str:
     """Prefer the requested Python, then the activated environment's, then one with a torch."""
     if asked is not None:
-        return _executable(asked, "--python")
+        found = _executable(asked, "--python")
+        return str(Path(found).absolute()) if "/" in found else found
     for name in ENVIRONMENTS:
         python = Path(os.environ.get(name, "")) / "bin" / "python"
         if os.environ.get(name) and os.access(python, os.X_OK):
@@ -90,30 +102,36 @@ def _python(asked: str | None) -> str:
     return next(filter(None, usual), sys.executable) if missing(("torch",)) else sys.executable
 
 
-def _check_script(path: Path) -> None:
+def _check_script(word: str, folder: Path | None) -> str:
+    """Return the script's name."""
+    path = Path(folder or "") / word
     try:
         if path.is_dir() and not (path / "__main__.py").exists():
-            raise UsageError(f"{path} is a folder without a __main__.py; valid: a Python script")
+            raise UsageError(
+                f"{Path(word)} is a folder without a __main__.py; valid: a Python script"
+            )
         with path.open("rb") if path.is_file() else os.scandir(path):
             pass
     except NotADirectoryError:  # a pipe, which Python reads once
-        return
+        pass
     except (OSError, ValueError) as error:
         is_missing = isinstance(error, FileNotFoundError)
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"no such file: {path}{script_like(str(path))}"
+            f"no such file: {Path(word)}{script_like(str(path))}"
             if is_missing
-            else f"cannot read {path}: {why}"
+            else f"cannot read {Path(word)}: {why}"
         ) from error
+    return path.resolve().name
 
 
-def _executable(word: str, what: str) -> str:
-    if shutil.which(word):
+def _executable(word: str, what: str, folder: Path | None = None) -> str:
+    place = Path(folder or "").absolute() / word if "/" in word else Path(word)
+    if shutil.which(place):
         return word
-    if Path(word).is_dir():
+    if place.is_dir():
         raise UsageError(f"{what} {word} is a folder, not a program")
-    if Path(word).exists() and "/" in word:
+    if place.exists() and "/" in word:
         raise UsageError(f"{what} {word} is not executable")
     raise UsageError(f"{what} not found: {word}")
 

@@ -11,7 +11,7 @@ import pytest
 
 from gpudash.errors import WorkerError
 from gpudash.run import keeper
-from gpudash.run.command_process import Foreground
+from gpudash.run.command_process import Foreground, keep
 from gpudash.run.guarded import Guarded
 from gpudash.run.guardian import Escalation
 from gpudash.run.user_command import UserCommand
@@ -243,6 +243,16 @@ def test_its_exit_code_is_the_commands(hold, program, code):
     assert held.wait() == code
     held.read()
     assert (held.over, held.exit_code) == (True, code)
+
+
+@pytest.mark.parametrize("how", [Foreground, Guarded, keep])
+def test_it_starts_in_its_folder_and_its_pythons_search_first_where_it_says(place, tmp_path, how):
+    program = "import os; open('found', 'w').write(os.environ['PYTHONPATH'])"
+    held = how(UserCommand("x", (sys.executable, "-c", program), tmp_path, ("first",)), place)
+    until(lambda: held.read() is not None and held.over)
+    held.close()
+    _, *search = (tmp_path / "found").read_text().split(os.pathsep)
+    assert search == ["first", os.environ["PYTHONPATH"]]
 
 
 @pytest.mark.usefixtures("place")

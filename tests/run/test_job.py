@@ -512,10 +512,8 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
         monkeypatch.delenv(name, raising=False)
     assert understand([str(script), "--lr", "1"]).argv == (sys.executable, str(script), "--lr", "1")
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
-    assert understand(["-m", "pkg.train", "-m"]) == (
-        "pkg.train",
-        (str(python), "-m", "pkg.train", "-m"),
-    )
+    module = UserCommand("pkg.train", (str(python), "-m", "pkg.train", "-m"))
+    assert understand(["-m", "pkg.train", "-m"]) == module
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
 
 
@@ -541,7 +539,7 @@ def test_it_has_a_name_that_a_message_can_hold_and_a_line_of_a_csv():
 
 
 def test_any_command_is_accepted_unchanged():
-    assert understand(["--", "sh", "-c", "true", "--"]) == ("sh", ("sh", "-c", "true", "--"))
+    assert understand(["--", "sh", "-c", "true", "--"]).argv == ("sh", "-c", "true", "--")
 
 
 @pytest.mark.parametrize(
