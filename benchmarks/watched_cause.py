@@ -113,7 +113,7 @@ def watched(
     children: list[Foreground] = []
 
     def start(_plan: Plan) -> TrainingJob:
-        children.append(Foreground(command, place, output_to_stderr=True))
+        children.append(Foreground(command, place, stdout=sys.stderr.fileno()))
         return TrainingJob(command.name, children[0], place)
 
     with ExitStack() as at_end:

@@ -12,7 +12,7 @@ from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
 from gpudash.cli.rounds import Asked, Measured, NoResultError, Rounds
 from gpudash.cli.stdout import complain, say_found
-from gpudash.compare.rounds import is_decided, rounds_within
+from gpudash.compare.rounds import is_decided, of_budget
 from gpudash.errors import Exit, UsageError
 from gpudash.format import minutes
 from gpudash.run.user_command import understand
@@ -71,15 +71,11 @@ def _sides(arguments: argparse.Namespace) -> Iterator[tuple[str, tuple[Asked, As
     names = arguments.versions.split(",")
     if len(names) != 2:
         raise UsageError(f"--versions {arguments.versions} is not valid; valid: A,B")
-    with WorkingTrees((names[0], names[1])) as trees:
+    with WorkingTrees((names[0], names[1]), pythons) as trees:
         check_locks(*trees.versions, pythons)
+        words = arguments.user_command
         a, b = (
-            Asked(
-                one.name,
-                understand(arguments.user_command, python, one.folder)._replace(
-                    python_path=one.python_path
-                ),
-            )
+            Asked(one.name, one.command(words, python))
             for one, python in zip(trees.versions, pythons, strict=True)
         )
         yield "version", (a, b)
@@ -102,7 +98,8 @@ class _Comparing:
         self._began_s = time.monotonic()
         self._until_s = self._began_s + arguments.budget
         a, b = (one.name for one in asked)
-        self._found = Findings(lever, a, b, within=arguments.within, fixed=arguments.starts > 1)
+        is_fixed = arguments.set_by.get("ab.starts") == COMMAND_LINE
+        self._found = Findings(lever, a, b, within=arguments.within, fixed=is_fixed)
 
     def main(self) -> int:
         arguments = self._arguments
@@ -123,14 +120,13 @@ class _Comparing:
         if self._arguments.quiet:
             return
         starts, budget = self._arguments.starts, minutes(self._arguments.budget)
-        often = (
-            f"{starts} times" if starts > 1 else f"again and again until it is sure, for {budget}"
-        )
+        often = f"until it is sure, for {budget} at most"
+        if self._found.fixed:
+            often = f"{starts} time{'s' * (starts > 1)}"
         for letter, one in zip("AB", self._asked, strict=True):
             complain(f"{letter}: {one.name}")
         complain(
-            f"gpudash: both are started {often}; the files that they write are written again "
-            "each time"
+            f"gpudash: both are started {often}; each start writes their files again"
         )
 
     def _line(self) -> str:
@@ -143,11 +139,9 @@ class _Comparing:
         found.add(measured)
         if not self._arguments.quiet:
             complain(f"start {len(found.measured)}: {found.told}")
-        if len(found.measured) == 1 and not found.fixed:
-            left_s = self._until_s - time.monotonic()
-            too_few = rounds_within(left_s, measured.seconds)
-            if too_few:
-                complain(f"gpudash: {too_few}")
+        too_little = of_budget(self._arguments.budget, found.rounds[0])
+        if len(found.measured) == 1 and too_little and not found.fixed:
+            complain(f"gpudash: {too_little}")
 
     def _is_over(self) -> bool:
         found, arguments = self._found, self._arguments

@@ -8,13 +8,13 @@ from msgspec.structs import asdict, replace
 from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, save_card
 from gpudash.cli.rounds import Measured
 from gpudash.compare.ab import contention, sides_of
-from gpudash.compare.alternation import cost_ms, unit_of
+from gpudash.compare.alternation import Unit, cost_ms, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
-from gpudash.compare.paired_t import Estimate, estimate
+from gpudash.compare.paired_t import Estimate, effect, estimate
 from gpudash.compare.rounds import CONFIDENCE, Round, over_rounds, verdict
-from gpudash.format import figure
+from gpudash.format import change, figure
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
@@ -26,7 +26,7 @@ class Findings:
     """What the starts so far have shown."""
 
     def __init__(self, lever: str, a: str, b: str, *, within: float | None, fixed: bool) -> None:
-        """`lever` is what differs: command or version. `fixed`: so many starts, whatever they show."""
+        """`lever` is what differs. `fixed`: so many starts, come what may."""
         self.lever, self.a, self.b = lever, a, b
         self.within, self.fixed = within, fixed
         self.measured: list[Measured] = []
@@ -44,7 +44,7 @@ class Findings:
         return ""
 
     @property
-    def unit(self) -> str | None:
+    def unit(self) -> Unit | None:
         a, b = self._blocks
         return unit_of(a, b)
 
@@ -79,7 +79,12 @@ class Findings:
 
     @property
     def told(self) -> str:
-        return verdict(self.b, self.rounds, self.estimate, self.within)
+        if not self.fixed:
+            return verdict(self.b, self.rounds, self.within)
+        found, starts = self.estimate, len(self.measured)
+        if found.low is None:
+            return f"{self.b}: {change(found.change, None, None)}, 1 start of each"
+        return f"{effect(self.b, found)}, {starts} starts of each"
 
     @property
     def verdict(self) -> str:

@@ -135,7 +135,8 @@ class Rounds:
 
     def _at_once(self, seed: int, folder: Path) -> Measured | None:
         """Return None if that is not possible; then `why_apart` says why."""
-        began_s, sides = time.monotonic(), alternating(seed)
+        sides = alternating(seed)
+        began_s = start_s = time.monotonic()
         with self._started() as start:
             start(0, sides[0], folder)
             if not self._knows_memory:
@@ -144,9 +145,10 @@ class Rounds:
                 if not _fits_twice(sides[0]):
                     self.why_apart = f"{self._asked[0].name} needs most of the memory"
                     return None
+                start_s = time.monotonic()
             start(1, sides[1], folder)
             self._until(lambda: all(one.waits for one in sides))
-            self._measure(began_s)
+            self._measure(start_s)
             found = self._found(sides, began_s)
         for asked, side in zip(self._asked, sides, strict=True):
             if (side.paused_cpu_pct or 0.0) > 100 * BUSY * (os.cpu_count() or 1):

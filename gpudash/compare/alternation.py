@@ -108,8 +108,9 @@ class Side(Experiment):
                 if self._waiting_s is not None and item.at_s > self._waiting_s + SETTLES_S:
                     self._paused.add({"cpu_pct": item.number("cpu_pct")})
 
-    def _keep(self, values: Mapping[str, float]) -> None:
-        self.held_mib |= {name: mib for name, mib in values.items() if name in MEMORY}
+    def _keep(self, values: Mapping[str, float | str]) -> None:
+        held = ((name, values.get(name)) for name in MEMORY)
+        self.held_mib |= {name: mib for name, mib in held if isinstance(mib, float)}
 
     def _take(self, outcome: Outcome) -> None:
         if isinstance(outcome, MeasuredBlock):
