@@ -4,13 +4,14 @@ With fixed seeds a side's own starts are alike to the last bit, and so any diffe
 sides. Else the difference of the sides' means is held against the spread of each side's own starts:
 Student's t at every step, at a level that all steps share (Bonferroni: it holds however the steps
 of a start hang together). Rounding grows from step to step and makes starts part. So a spread that
-was seen once is that of all later steps too, and is never less than the smallest difference of two
-losses, which may be rounded.
+was seen once is that of all later steps too. It is never less than the last digit of the losses:
+those in bf16 or with two decimals seem to have none, and differ by a digit now and then.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
-from math import fsum, isfinite, isnan, sqrt
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
+from math import frexp, fsum, isfinite, isnan, ldexp, sqrt
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -41,7 +42,8 @@ class LossesFound(msgspec.Struct, frozen=True, kw_only=True):
     change: float | None = None
     """The largest of those that moved, relative to A; None if one is not finite."""
     is_rounding: bool = False
-    """Whether the first difference is no more than float32 rounds, as a fused kernel's."""
+    """Whether the first difference is no more than float32 rounds, as a fused kernel's; of those
+    within the spread, whether no difference is more than the last digit."""
 
 
 class _Step(NamedTuple):
@@ -59,6 +61,34 @@ class _Step(NamedTuple):
     def is_finite(self) -> bool:
         return all(map(_is_finite, self.both))
 
+    @property
+    def size(self) -> float:
+        return max(map(abs, self.both))
+
+    def is_alike(self, room: float) -> bool:
+        """Whether no two losses are further apart than that, by how floats subtract."""
+        return self.is_finite and max(self.both) - min(self.both) < 1.001 * room
+
+
+class _Digits(NamedTuple):
+    """What the losses are given with."""
+
+    bits: int
+    exponent: int
+    """Decimal, of the last digit."""
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "_Digits":
+        tops = (abs(one.as_integer_ratio()[0]) for one in values)
+        bits = (top.bit_length() - ((top & -top).bit_length() - 1) for top in tops if top)
+        # repr has the fewest decimals that tell a float from its neighbours
+        exponents = (int(Decimal(repr(one)).normalize().as_tuple().exponent) for one in values)
+        return cls(max(bits, default=1), min(exponents, default=0))
+
+    def last(self, size: float) -> float:
+        """Return what the last digit of a loss of this size is worth."""
+        return float(max(ldexp(1, frexp(size)[1] - self.bits), 10.0**self.exponent))
+
 
 def compare_losses(
     a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]]
@@ -74,7 +104,12 @@ def compare_losses(
         all(map(_is_one, side)) and max(map(len, side)) > 1
         for side in ([one.a for one in found], [one.b for one in found])
     ]
-    return _moved(len(found), differing) if any(repeats) else _against_spread(found)
+    digits = _Digits.of([value for one in found for value in one.both if _is_finite(value)])
+    if not any(repeats):
+        return _against_spread(found, digits)
+    if all(one.is_alike(digits.last(one.size)) for one in differing):
+        return LossesFound(kind="within spread", steps=len(found), is_rounding=True)
+    return _moved(len(found), differing)
 
 
 def sentence(found: LossesFound | None) -> str:
@@ -83,6 +118,8 @@ def sentence(found: LossesFound | None) -> str:
     if found.kind == "identical":
         return f"losses identical over {fmt.steps(found.steps)}"
     if found.kind == "within spread":
+        if found.is_rounding:
+            return f"losses alike to their last digit over {fmt.steps(found.steps)}"
         return f"losses within the spread of each side's own starts over {fmt.steps(found.steps)}"
     if found.kind == "not known":
         return "losses not known to be the same: a side's own starts differ too much"
@@ -107,12 +144,11 @@ def _moved(count: int, moved: Sequence[_Step]) -> LossesFound:
         steps=count,
         from_step=first.number,
         change=max(changes, key=abs) if len(changes) == len(moved) else None,
-        is_rounding=_is_rounding(first),
+        is_rounding=first.is_alike(ROUNDING_UNITS * FLOAT32_UNIT * first.size),
     )
 
 
-def _against_spread(found: Sequence[_Step]) -> LossesFound | None:
-    resolution = _resolution(one for step in found for one in step.both)
+def _against_spread(found: Sequence[_Step], digits: _Digits) -> LossesFound | None:
     level = 1 - FALSE_ALARMS / len(found)
     spread_a = spread_b = 0.0  # variances
     means: list[float] = []
@@ -132,7 +168,7 @@ def _against_spread(found: Sequence[_Step]) -> LossesFound | None:
             continue
         compared = count
         pooled = ((len(step.a) - 1) * spread_a + (len(step.b) - 1) * spread_b) / degrees
-        error = sqrt(max(pooled, resolution**2) * (1 / len(step.a) + 1 / len(step.b)))
+        error = sqrt(max(pooled, digits.last(step.size) ** 2) * (1 / len(step.a) + 1 / len(step.b)))
         half = student_t(degrees, level) * error
         if abs(_mean(step.b) - _mean(step.a)) > half:
             moved.append(step)
@@ -144,16 +180,6 @@ def _against_spread(found: Sequence[_Step]) -> LossesFound | None:
     if not compared:
         return None
     return LossesFound(kind="within spread" if known else "not known", steps=known or compared)
-
-
-def _resolution(values: Iterable[float]) -> float:
-    ordered = sorted({one for one in values if _is_finite(one)})
-    return min((after - one for one, after in pairwise(ordered)), default=0.0)
-
-
-def _is_rounding(step: _Step) -> bool:
-    room = ROUNDING_UNITS * FLOAT32_UNIT * max(map(abs, step.both))
-    return step.is_finite and max(step.both) - min(step.both) <= room
 
 
 def _change(step: _Step) -> float:

@@ -3,7 +3,7 @@
 benchmarks/bench_changes.py has the same with real trainings.
 """
 
-from math import exp, inf, nan
+from math import exp, frexp, inf, ldexp, nan
 from random import Random
 
 import pytest
@@ -101,13 +101,26 @@ def test_where_own_starts_differ_as_much_as_the_loss_falls_nothing_is_known():
     )
 
 
-def test_losses_that_are_rounded_do_not_seem_to_have_no_spread():
-    def rounded(side):
-        return [{step: round(loss, 2) for step, loss in one.items()} for one in side]
+def two_decimals(side):
+    return [{step: round(loss, 2) for step, loss in one.items()} for one in side]
 
-    for n in range(100):
-        sides = (rounded(other_seeds(2 * n + side, 0.002, starts=2)) for side in (0, 1))
+
+def as_bf16(side):
+    def eight_bits(loss):
+        share, exponent = frexp(loss)
+        return ldexp(round(ldexp(share, 8)), exponent - 8)
+
+    return [{step: eight_bits(loss) for step, loss in one.items()} for one in side]
+
+
+@pytest.mark.parametrize("rounded", [two_decimals, as_bf16])
+@pytest.mark.parametrize("spread", [0.00005, 0.002])
+def test_losses_that_are_rounded_do_not_seem_to_have_no_spread(rounded, spread):
+    for n in range(50):
+        sides = (rounded(other_seeds(2 * n + side, spread, starts=2)) for side in (0, 1))
         assert compare_losses(*sides).kind != "moved"
+    moved = compare_losses(rounded(repeated()), rounded(repeated(moved_from(5, 0.05))))
+    assert (moved.kind, moved.from_step) == ("moved", 5)
 
 
 def test_equal_nans_are_the_same_and_others_have_moved():
