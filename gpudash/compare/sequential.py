@@ -41,15 +41,15 @@ def estimate_so_far(
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
     spread = fsum((value - centre) ** 2 for value in logs) / count
-    reach, low, high = _reach(count, confidence, effects), None, None
-    if reach is not None and (orders is None or are_mixed(orders)):
-        half = reach * sqrt(spread)
+    reached, low, high = reach(count, confidence, effects), None, None
+    if reached is not None and (orders is None or are_mixed(orders)):
+        half = reached * sqrt(spread)
         low, high = relative(centre - half), relative(centre + half)
     return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
 
 
 @lru_cache(maxsize=4096)
-def _reach(count: int, confidence: float, effects: tuple[float, ...]) -> float | None:
+def reach(count: int, confidence: float, effects: tuple[float, ...]) -> float | None:
     """Return half the interval's length in standard deviations; None if it has no ends."""
     enough = -log1p(-confidence) + log(len(effects))
     low, high = -60.0, 60.0  # logarithms of its square

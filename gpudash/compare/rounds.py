@@ -1,0 +1,123 @@
+"""Judge a change between two programs by starts: a round is one start of each side.
+
+A start has a pace of its own, so its blocks count together as one (`starts.py`). The starts go on
+until the change is known: the interval holds at every look.
+
+How long a round's blocks last is decided without knowing a spread: about as long as its start took.
+Rounds that take S + B seconds and have a variance of s + w / B, that of starts and that of blocks,
+need at most twice the time of the best B then: 2 (S s + w) is at most 2 (√(S s) + √w)².
+"""
+
+from collections.abc import Sequence
+from math import fsum
+from statistics import stdev
+from typing import NamedTuple
+
+from gpudash import format as fmt
+from gpudash.compare.paired_t import Estimate, effect, is_within, log_ratio, relative
+from gpudash.compare.sequential import (
+    LEAST,
+    estimate_so_far,
+    is_settled,
+    is_sure,
+    least_of,
+    reach,
+)
+
+CONFIDENCE = 0.99
+"""Whoever asks about each change of a day asks often: at 95 % one in twenty would be an alarm."""
+EFFECTS = (1.0, 4.0)
+"""As in `sequential.py`. From 0.3 to 30 spreads of a round no other choice ends more than a round
+or 3 % earlier; for (1.0,) and (2.0,) a large change takes six and five rounds."""
+FEWEST_ROUNDS = 4
+"""With fewer the interval has no ends."""
+
+_MOST = 2**20
+"""Rounds up to which a forecast is made."""
+
+
+class Round(NamedTuple):
+    """One start of each side."""
+
+    costs: tuple[float, float]
+    """Of A and B: the geometric mean over a side's blocks, in ms a sample or step."""
+    seconds: float
+    """What it took in all, the starts included."""
+
+
+def over_rounds(rounds: Sequence[Round]) -> Estimate:
+    """Compare what there is so far; needs a round."""
+    return estimate_so_far([one.costs for one in rounds], CONFIDENCE, EFFECTS)
+
+
+def is_decided(found: Estimate, within: float | None) -> bool:
+    """Whether the change is known to ± `within`; None: its sign, or that it is none above 1 %."""
+    if within is None:
+        return is_sure(found) or is_within(found, LEAST)
+    return is_settled(found, within)
+
+
+def seconds_to_decide(rounds: Sequence[Round], within: float | None = None) -> float | None:
+    """Return what a decision still takes if change and spread stay; None if that is not known."""
+    if is_decided(over_rounds(rounds), within):
+        return 0.0
+    if len(rounds) < FEWEST_ROUNDS:
+        return None
+    logs = [log_ratio(*one.costs) for one in rounds]
+    centre, spread = fsum(logs) / len(logs), stdev(logs)
+    low, high = len(rounds), _MOST
+    if not _would_decide(high, centre, spread, within):
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _would_decide(middle, centre, spread, within):
+            high = middle
+        else:
+            low = middle
+    return (high - len(rounds)) * fsum(one.seconds for one in rounds) / len(rounds)
+
+
+def _would_decide(count: int, centre: float, spread: float, within: float | None) -> bool:
+    reached = reach(count, CONFIDENCE, EFFECTS)
+    assert reached is not None
+    low, change, high = (relative(centre + side * reached * spread) for side in (-1, 0, 1))
+    found = Estimate(pairs=count, change=change, low=low, high=high, confidence=CONFIDENCE)
+    return is_decided(found, within)
+
+
+def rounds_within(budget_s: float, round_s: float) -> int:
+    return int(budget_s / round_s)
+
+
+def of_budget(budget_s: float, first: Round) -> str:
+    """Say after the first round that the budget cannot suffice; nothing if it may."""
+    if rounds_within(budget_s, first.seconds) >= FEWEST_ROUNDS:
+        return ""
+    return (
+        f"{_about(budget_s)} cannot suffice: one start of each takes {_about(first.seconds)}, "
+        f"and a change is known after {FEWEST_ROUNDS} of each at the earliest, "
+        f"{_about(FEWEST_ROUNDS * first.seconds)}"
+    )
+
+
+def verdict(name: str, rounds: Sequence[Round], within: float | None = None) -> str:
+    found = over_rounds(rounds)
+    decided = is_decided(found, within)
+    said = effect(name, found, least_of(within)) if decided or is_sure(found) else ""
+    shown = said or f"inconclusive: {fmt.change(found.change, found.low, found.high)}"
+    many = f"{len(rounds)} start{'s' * (len(rounds) != 1)} of each"
+    more_s = seconds_to_decide(rounds, within)
+    if decided:
+        return f"{shown}, {many}"
+    if more_s is None:
+        too_few = "; too few for an interval" * (found.low is None)
+        return f"{shown}, {many}{too_few}"
+    what = "a decision" if within is None else f"± {100 * within:g} %"
+    return f"{shown}, {many}; {what} would take about {_about(more_s)} more"
+
+
+def _about(seconds: float) -> str:
+    for unit, length_s in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds:.0f} s"

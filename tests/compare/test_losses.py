@@ -1,0 +1,145 @@
+"""Whether two sides train alike, by the losses of their first steps.
+
+benchmarks/bench_changes.py has the same with real trainings.
+"""
+
+from math import exp, frexp, inf, ldexp, nan
+from random import Random
+
+import pytest
+
+from gpudash.compare.losses import FLOAT32_UNIT, compare_losses, sentence
+
+STEPS = range(1, 65)
+LEARNED = {step: 2.3 * exp(-step / 40) for step in STEPS}
+
+
+def repeated(losses=LEARNED, starts=4):
+    """The same seed, and a device that computes the same again."""
+    return [dict(losses) for _ in range(starts)]
+
+
+def moved_from(step, by):
+    return {one: loss * (1 + by * (one >= step)) for one, loss in LEARNED.items()}
+
+
+def rounding(seed, losses=LEARNED, starts=4):
+    """The same seed, and a device whose rounding differs; the difference grows."""
+    random = Random(seed)
+    return [
+        {
+            step: loss * (1 + 1e-7 * exp(step / 8) * random.gauss(0, 1))
+            for step, loss in losses.items()
+        }
+        for _ in range(starts)
+    ]
+
+
+def other_seeds(seed, spread=0.02, losses=LEARNED, starts=4):
+    """Each start has a path of its own, with a heavy tail."""
+    random, found = Random(seed), []
+    for _ in range(starts):
+        away, path = 0.0, {}
+        for step, loss in losses.items():
+            away += spread / 8 * random.gauss(0, 1) * (5 if random.random() < 0.05 else 1)
+            path[step] = loss * exp(away)
+        found.append(path)
+    return found
+
+
+def found(a, b):
+    return sentence(compare_losses(a, b))
+
+
+def test_losses_alike_to_the_last_bit_are_identical():
+    assert found(repeated(), repeated(starts=2)) == "losses identical over 64 steps"
+    assert found(repeated(starts=1), repeated(starts=1)) == "losses identical over 64 steps"
+
+
+def test_with_fixed_seeds_any_difference_has_moved_from_its_step_on():
+    assert found(repeated(), repeated(moved_from(2, 0.004))) == (
+        "losses moved from step 2 on (by up to 0.40 %)"
+    )
+    assert found(repeated(), rounding(1)).startswith("losses moved from step 1 on")
+
+
+def test_a_first_difference_that_rounding_explains_is_said():
+    rounded = moved_from(3, 2 * FLOAT32_UNIT)
+    rounded[64] *= 1.0005
+    assert found(repeated(), repeated(rounded)) == (
+        "losses moved from step 3 on (by up to 0.050 %, at first by no more than rounding)"
+    )
+
+
+@pytest.mark.parametrize("starts", [2, 3, 4, 12])
+def test_equal_sides_that_do_not_repeat_are_within_their_spread(starts):
+    said = {
+        found(rounding(2 * n, starts=starts), rounding(2 * n + 1, starts=starts)) for n in range(20)
+    }
+    assert {one.partition(" over ")[0] for one in said} == {
+        "losses within the spread of each side's own starts"
+    }
+
+
+@pytest.mark.parametrize("starts", [2, 4, 8])
+def test_equal_sides_of_other_seeds_have_not_moved(starts):
+    for n in range(50):
+        sides = (other_seeds(2 * n + side, starts=starts) for side in (0, 1))
+        assert compare_losses(*sides).kind in {"within spread", "not known"}
+
+
+@pytest.mark.parametrize("step", [1, 2, 10, 30])
+def test_a_difference_larger_than_the_spread_has_moved(step):
+    moved = compare_losses(rounding(1, starts=2), rounding(2, moved_from(step, 0.004), starts=2))
+    assert (moved.kind, moved.from_step, moved.is_rounding) == ("moved", step, False)
+    assert moved.change == pytest.approx(0.004, rel=0.1)
+
+
+def test_where_own_starts_differ_as_much_as_the_loss_falls_nothing_is_known():
+    assert found(other_seeds(1, 0.5), other_seeds(2, 0.5)) == (
+        "losses not known to be the same: a side's own starts differ too much"
+    )
+
+
+def two_decimals(side):
+    return [{step: round(loss, 2) for step, loss in one.items()} for one in side]
+
+
+def as_bf16(side):
+    def eight_bits(loss):
+        share, exponent = frexp(loss)
+        return ldexp(round(ldexp(share, 8)), exponent - 8)
+
+    return [{step: eight_bits(loss) for step, loss in one.items()} for one in side]
+
+
+@pytest.mark.parametrize("rounded", [two_decimals, as_bf16])
+@pytest.mark.parametrize("spread", [0.00005, 0.002])
+def test_losses_that_are_rounded_do_not_seem_to_have_no_spread(rounded, spread):
+    for n in range(50):
+        sides = (rounded(other_seeds(2 * n + side, spread, starts=2)) for side in (0, 1))
+        assert compare_losses(*sides).kind != "moved"
+    moved = compare_losses(rounded(repeated()), rounded(repeated(moved_from(5, 0.05))))
+    assert (moved.kind, moved.from_step) == ("moved", 5)
+
+
+def test_equal_nans_are_the_same_and_others_have_moved():
+    diverged = {**LEARNED, 63: inf, 64: nan}
+    assert found(repeated(diverged), repeated(diverged)) == "losses identical over 64 steps"
+    for both in (repeated, lambda one=LEARNED: rounding(5, one)):
+        assert found(both(), both(diverged)) == (
+            "losses moved from step 63 on (no longer finite on one side)"
+        )
+
+
+def test_only_steps_that_both_sides_know_are_compared():
+    early = [{step: loss for step, loss in LEARNED.items() if step % 10 == 0} for _ in range(2)]
+    assert found(early, repeated()) == "losses identical over 6 steps"
+    assert found(early, repeated(moved_from(15, 0.1))).startswith("losses moved from step 20 on")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"), [([], repeated()), ([{}], [{}]), ([{1: 1.0}], [{1: 2.0}]), ([{1: 1.0}], [{2: 1.0}])]
+)
+def test_without_losses_or_own_starts_nothing_is_compared(a, b):
+    assert found(a, b) == "losses not compared"
