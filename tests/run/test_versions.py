@@ -15,8 +15,8 @@ from gpudash.run.guarded import Guarded
 from gpudash.run.versions import WorkingTrees, check_locks
 from tests.waiting import done
 
-TRAIN = "import pathlib, pkg; pathlib.Path('of').write_text(pkg.WHICH)\n"
-PACKAGE = "src/pkg/__init__.py"
+TRAIN = "import pkg, tool; open('of', 'w').write(f'{pkg.WHICH} {tool.WHICH}')\n"
+PACKAGE, MODULE = "src/pkg/__init__.py", "tools/tool.py"
 IGNORED = "*.so\n/data/\n__pycache__/\nlocal.py\n"
 SETTINGS = """
 [core]
@@ -65,9 +65,9 @@ def made(tmp_path_factory):
     """A repository whose last two commits have a package that says of which it is."""
     root = repository(tmp_path_factory.mktemp("made") / "project")
     commit(root, {".gitignore": IGNORED, ".gitattributes": "*.pt filter=lfs\n"})
-    commit(root, {PACKAGE: "WHICH = 'old'", "scripts/train.py": TRAIN})
+    commit(root, {PACKAGE: "WHICH = 'old'", MODULE: "WHICH = 1", "scripts/train.py": TRAIN})
     git(root, "tag", "v1")
-    commit(root, {PACKAGE: "WHICH = 'new'"})
+    commit(root, {PACKAGE: "WHICH = 'new'", MODULE: "WHICH = 2"})
     return root
 
 
@@ -106,8 +106,8 @@ import importlib.util, sys
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "pkg":
-            return importlib.util.spec_from_file_location(name, "{root}/src/pkg/__init__.py")
+        file = {{"pkg": "{package}", "tool": "{module}"}}.get(name)
+        return file and importlib.util.spec_from_file_location(name, file)
 sys.meta_path.append(Finder)
 """
 
@@ -116,9 +116,10 @@ sys.meta_path.append(Finder)
 def installed(request, root, monkeypatch):
     """The Pythons find the package in the user's tree, as one that is installed for editing."""
     if request.param == "on its path":
-        monkeypatch.setenv("PYTHONPATH", str(root / "src"))
+        monkeypatch.setenv("PYTHONPATH", f"{root / 'src'}:{root / 'tools'}")
     else:
-        write(root.parent / "site", {"sitecustomize.py": FINDER.format(root=root)})
+        finder = FINDER.format(package=root / PACKAGE, module=root / MODULE)
+        write(root.parent / "site", {"sitecustomize.py": finder})
         monkeypatch.setenv("PYTHONPATH", str(root.parent / "site"))
 
 
@@ -126,8 +127,8 @@ def test_each_imports_its_own_package_and_nothing_of_the_users_moves(root, insta
     before = contents(root.parent)
     with WorkingTrees(("v1", "main")) as trees:
         a, b = trees.versions
-        assert [said(a, "scripts/train.py"), said(b, "scripts/train.py")] == ["old", "new"]
-        assert said(a, str(root / "scripts" / "train.py")) == "old"
+        assert [said(a, "scripts/train.py"), said(b, "scripts/train.py")] == ["old 1", "new 2"]
+        assert said(a, str(root / "scripts" / "train.py")) == "old 1"
         assert [a.commit, b.commit] == git(root, "rev-parse", "v1", "main").split()
     assert contents(root.parent) == before
 
@@ -155,7 +156,7 @@ def test_the_tree_as_it_is_has_all_that_git_does_not_ignore(root):
         assert (tree / "scripts/train.py").read_text() == "edited"
         assert git(tree, "ls-files").split() == [
             *(".gitattributes", ".gitignore", "large.pt", "new.py", "scripts/train.py"),
-            "staged.so",
+            *("staged.so", MODULE),
         ]
         assert trees.versions[0].commit == trees.versions[1].commit
         assert git(tree, "rev-parse", "HEAD~") == git(root, "rev-parse", "HEAD")
