@@ -85,9 +85,10 @@ class UserRepository:
         return git(root, "commit-tree", tree, *parent, "-m", "As it is", **how, **NOBODY)
 
     def _check_out(self, root: Path, commit: str, tree: Path) -> None:
-        """Take branches and tags too, as scripts ask Git for them."""
+        """Take branches, tags, filters and remotes too: scripts ask Git for them."""
         made = tree / ".git"
         git(self._store, "init", "--quiet", "--template=", str(tree))
+        git(tree, "config", "include.path", str(_inside(root, "config")))
         refs = git(root, "for-each-ref", "--format=%(objectname) %(refname)")
         for name, text in {
             "objects/info/alternates": f"{_inside(root, 'objects')}\n{self._store}\n",
@@ -98,7 +99,10 @@ class UserRepository:
             (made / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         with suppress(FileNotFoundError):  # its history is whole
             shutil.copyfile(_inside(root, "shallow"), made / "shallow")
-        git(tree, "checkout", "--quiet", "--detach", commit)
+        try:
+            git(tree, "checkout", "--quiet", "--detach", commit)
+        except UsageError as error:
+            raise UsageError(plain(f"{error}; valid: a commit that {root} has whole")) from error
         for path, named in submodules(tree, root).items():
             self._check_out(root / path, named, tree / path)
 

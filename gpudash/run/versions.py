@@ -31,7 +31,7 @@ sys.path[:] = [entry for entry in sys.path if entry]
 def places(name):
     try:
         spec = importlib.util.find_spec(name)
-        return list(spec.submodule_search_locations or ()) if spec else []
+        return list(spec.submodule_search_locations or [spec.origin] * spec.has_location)
     except Exception:
         return []
 own = [sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")]
@@ -39,7 +39,7 @@ found = {name: places(name) for name in json.load(sys.stdin)}
 print()
 print(json.dumps([own + [site.getusersitepackages()], sys.path, found]))
 """
-"""Asks a Python what is its own, where it searches, and where it finds packages."""
+"""Asks a Python what is its own, where it searches, and where it finds modules."""
 
 
 class Version(NamedTuple):
@@ -113,9 +113,9 @@ class WorkingTrees:
         self._repository.check_out(commit, tree)
         if not folder.is_dir():
             raise UsageError(plain(f"--versions {name}: that version has no folder {within}"))
-        packages = set[str]()
+        modules = set[str]()
         for of_version, theirs in nested(tree, root):
-            packages |= _packages(of_version)
+            modules |= _modules(of_version)
             for ignored in listed(theirs, *IGNORED):
                 _link(theirs / ignored, of_version / ignored)
         with suppress(PermissionError):
@@ -123,7 +123,7 @@ class WorkingTrees:
                 if beside != root:
                     _link(beside, tree.parent / beside.name)
         python = interpreter(python)
-        path, lost = self._python_path(folder, tree, packages, python)
+        path, lost = self._python_path(folder, tree, modules, python)
         if lost:
             what = f"--versions {name}: {python} imports {lost} instead of from that version"
             valid = "valid: --python-a and --python-b with an environment for each"
@@ -131,30 +131,32 @@ class WorkingTrees:
         return Version(name, commit, tree, folder, path, root)
 
     def _python_path(
-        self, folder: Path, tree: Path, packages: Collection[str], python: str
+        self, folder: Path, tree: Path, modules: Collection[str], python: str
     ) -> tuple[tuple[str, ...], str]:
         """Return what a Python has to search first, and what it finds in the user's tree still.
 
         It finds what is installed there for editing, and what PYTHONPATH names.
         """
-        entries, found = self._imports(python, folder, packages, ())
+        entries, found = self._imports(python, folder, modules, ())
         entries += [place.parent for places in found.values() for place in places]
         root = self._repository.root
         path = tuple(dict.fromkeys(str(tree / entry.relative_to(root)) for entry in entries))
-        left = self._imports(python, folder, packages, path)[1] if path else {}
-        lost = (f"{name} from {place}" for name in left for place in left[name])
+        left = self._imports(python, folder, modules, path)[1] if path else {}
+        # a script's neighbours may have the name of a module there; a package's is its own
+        still = ((name, place) for name in left for place in left[name] if place.is_dir())
+        lost = (f"{name} from {place}" for name, place in still)
         return path, next(lost, "")
 
     def _imports(
-        self, python: str, folder: Path, packages: Collection[str], first: Sequence[str]
+        self, python: str, folder: Path, modules: Collection[str], first: Sequence[str]
     ) -> tuple[list[Path], dict[str, list[Path]]]:
-        """Return what a Python finds in the user's tree: entries of its path, and packages."""
+        """Return what a Python finds in the user's tree: entries of its path, and modules."""
         before = os.environ.get("PYTHONPATH")
         asked = subprocess.run(
             [python, "-c", IMPORTS],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([*first, *filter(None, [before])])},
-            input=json.dumps([*packages]),
+            input=json.dumps([*modules]),
             capture_output=True,
             text=True,
             check=False,
@@ -174,7 +176,7 @@ class WorkingTrees:
                 and not any(map(place.is_relative_to, not_theirs))
             ]
 
-        return theirs(entries), {package: theirs(places) for package, places in found.items()}
+        return theirs(entries), {name: theirs(places) for name, places in found.items()}
 
 
 def check_locks(a: Version, b: Version, pythons: tuple[str | None, str | None]) -> None:
@@ -199,10 +201,12 @@ def _locks(version: Version) -> dict[str, bytes]:
     }
 
 
-def _packages(tree: Path) -> set[str]:
-    """Return the names of a tree's packages that are in no other."""
-    folders = {Path(path).parent for path in listed(tree, "*/__init__.py")}
-    return {folder.name for folder in folders if folder.parent not in folders}
+def _modules(tree: Path) -> set[str]:
+    """Return the names of a tree's modules and packages that are in no package."""
+    files = [Path(path) for path in listed(tree, "*.py")]
+    packages = {file.parent for file in files if file.name == "__init__.py"} - {Path()}
+    modules = packages | {file.with_suffix("") for file in files}
+    return {one.name for one in modules if one.parent not in packages and one.name.isidentifier()}
 
 
 def _link(source: Path, target: Path) -> None:

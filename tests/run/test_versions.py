@@ -15,8 +15,9 @@ from gpudash.run.guarded import Guarded
 from gpudash.run.versions import WorkingTrees, check_locks
 from tests.waiting import done
 
-TRAIN = "import pathlib, pkg; pathlib.Path('of').write_text(pkg.WHICH)\n"
-PACKAGE = "src/pkg/__init__.py"
+TRAIN = "import pkg, tool; open('of', 'w').write(f'{pkg.WHICH} {tool.WHICH}')\n"
+PACKAGE, MODULE = "src/pkg/__init__.py", "tools/tool.py"
+IGNORED = "*.so\n/data/\n__pycache__/\nlocal.py\n"
 SETTINGS = """
 [core]
 hooksPath = {hooks}
@@ -26,6 +27,10 @@ gpgSign = true
 program = false
 [user]
 useConfigOnly = true
+[filter "lfs"]
+clean = false
+smudge = cat
+required = true
 """
 ORDINARY = ("core.hooksPath=/", "commit.gpgSign=false", "user.name=x", "user.email=x")
 
@@ -57,12 +62,12 @@ def repository(path):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A repository with two commits, whose package says of which it is."""
+    """A repository whose last two commits have a package that says of which it is."""
     root = repository(tmp_path_factory.mktemp("made") / "project")
-    write(root, {".gitignore": "*.so\n/data/\n__pycache__/\nlocal.py\n"})
-    commit(root, {PACKAGE: "WHICH = 'old'", "scripts/train.py": TRAIN})
+    commit(root, {".gitignore": IGNORED, ".gitattributes": "*.pt filter=lfs\n"})
+    commit(root, {PACKAGE: "WHICH = 'old'", MODULE: "WHICH = 1", "scripts/train.py": TRAIN})
     git(root, "tag", "v1")
-    commit(root, {PACKAGE: "WHICH = 'new'"})
+    commit(root, {PACKAGE: "WHICH = 'new'", MODULE: "WHICH = 2"})
     return root
 
 
@@ -101,8 +106,8 @@ import importlib.util, sys
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "pkg":
-            return importlib.util.spec_from_file_location(name, "{root}/src/pkg/__init__.py")
+        file = {{"pkg": "{package}", "tool": "{module}"}}.get(name)
+        return file and importlib.util.spec_from_file_location(name, file)
 sys.meta_path.append(Finder)
 """
 
@@ -111,9 +116,10 @@ sys.meta_path.append(Finder)
 def installed(request, root, monkeypatch):
     """The Pythons find the package in the user's tree, as one that is installed for editing."""
     if request.param == "on its path":
-        monkeypatch.setenv("PYTHONPATH", str(root / "src"))
+        monkeypatch.setenv("PYTHONPATH", f"{root / 'src'}:{root / 'tools'}")
     else:
-        write(root.parent / "site", {"sitecustomize.py": FINDER.format(root=root)})
+        finder = FINDER.format(package=root / PACKAGE, module=root / MODULE)
+        write(root.parent / "site", {"sitecustomize.py": finder})
         monkeypatch.setenv("PYTHONPATH", str(root.parent / "site"))
 
 
@@ -121,8 +127,8 @@ def test_each_imports_its_own_package_and_nothing_of_the_users_moves(root, insta
     before = contents(root.parent)
     with WorkingTrees(("v1", "main")) as trees:
         a, b = trees.versions
-        assert [said(a, "scripts/train.py"), said(b, "scripts/train.py")] == ["old", "new"]
-        assert said(a, str(root / "scripts" / "train.py")) == "old"
+        assert [said(a, "scripts/train.py"), said(b, "scripts/train.py")] == ["old 1", "new 2"]
+        assert said(a, str(root / "scripts" / "train.py")) == "old 1"
         assert [a.commit, b.commit] == git(root, "rev-parse", "v1", "main").split()
     assert contents(root.parent) == before
 
@@ -142,14 +148,15 @@ def test_a_package_that_only_the_users_tree_would_have_is_refused(root, installe
 
 def test_the_tree_as_it_is_has_all_that_git_does_not_ignore(root):
     write(root, {"scripts/train.py": "edited", "new.py": "untracked", "data/x": "ignored"})
-    write(root, {"staged.so": ""})
+    write(root, {"staged.so": "", "large.pt": ""})
     git(root, "add", "-f", "staged.so")
     (root / PACKAGE).unlink()
     with WorkingTrees((".", ".")) as trees:
         tree = trees.versions[0].tree
         assert (tree / "scripts/train.py").read_text() == "edited"
         assert git(tree, "ls-files").split() == [
-            *(".gitignore", "new.py", "scripts/train.py", "staged.so"),
+            *(".gitattributes", ".gitignore", "large.pt", "new.py", "scripts/train.py"),
+            *("staged.so", MODULE),
         ]
         assert trees.versions[0].commit == trees.versions[1].commit
         assert git(tree, "rev-parse", "HEAD~") == git(root, "rev-parse", "HEAD")
@@ -226,23 +233,26 @@ def test_a_submodule_is_as_the_version_names_it(root):
         assert trees.versions[0].commit != trees.versions[1].commit
 
 
-@pytest.mark.parametrize("shape", ["a worktree", "cut", "a detached commit"])
+SHAPES = {
+    "a worktree": ["-C project worktree add -q --detach ../other"],
+    "a part of the history": [
+        "clone -q --depth=1 {uri} other",
+        "-C other fetch -q --depth=1 origin tag v1",
+    ],
+    "a part of the files": ["clone -q --filter=blob:none {uri} other"],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 def test_a_repository_may_have_any_shape(root, shape, monkeypatch):
-    other = root.parent / "other"
-    if shape == "a worktree":
-        git(root, "worktree", "add", "-q", str(other), "v1")
-    elif shape == "cut":
-        git(root, "clone", "-q", "--depth=1", root.as_uri(), str(other))
-        git(other, "fetch", "-q", "--depth=1", root.as_uri(), "tag", "v1")
-    else:
-        git(root, "clone", "-q", str(root), str(other))
-        git(other, "checkout", "-q", "--detach")
-        commit(other, {PACKAGE: "WHICH = 'newest'"})
-    monkeypatch.chdir(other)
-    with WorkingTrees(("v1", "HEAD" if shape != "a worktree" else "main")) as trees:
+    git(root, "config", "uploadpack.allowFilter", "true")
+    for words in SHAPES[shape]:
+        git(root.parent, *words.format(uri=root.as_uri()).split())
+    monkeypatch.chdir(root.parent / "other")
+    with WorkingTrees(("v1", "HEAD")) as trees:
         code = [(one.tree / PACKAGE).read_text() for one in trees.versions]
-        newest = "newest" if shape == "a detached commit" else "new"
-        assert code == ["WHICH = 'old'", f"WHICH = '{newest}'"]
+        assert code == ["WHICH = 'old'", "WHICH = 'new'"]
+        assert all(git(one.tree, "log") for one in trees.versions)
 
 
 # ── refusals ────────────────────────────────────────────────────────────────────────────
