@@ -50,6 +50,7 @@ class Worker:
         self.grows_ms = lambda slow: 0.0  # how much longer a step is when a part is slowed
         self.cannot_slow = lambda slow: None
         self.skipped = 0  # samples that could not be read
+        self.loss = None  # of a step, by its number
         self.stops = ()  # commands that asked for the end
         self.begin(started(self.now_s, dict(self.settings)))
 
@@ -82,15 +83,19 @@ class Worker:
                 if self.blocks.running:
                     self.sent.append(self.blocks.end(self.now_s, "another change ended it"))
             case Pause():
-                self.paused = True
-                self.life.pause(self.now_s, self.trained, answers=(command.id,))
+                self.stand((command.id,))
             case Resume():
                 self.paused = False
+                self.blocks.entered(self.trained, WARMUP)
                 self.life.resume(self.now_s, (command.id,))
             case Profile():
                 self.profile(command, PROFILE_S)
             case Rehearse():
                 self.sent.append(Rehearsed(answers=(command.id,), at_s=self.now_s))
+
+    def stand(self, answers=()):
+        self.paused = True
+        self.life.pause(self.now_s, self.trained, answers=answers)
 
     def profile(self, command, lasts_s):
         """Tell of a profile, always the same; its steps are not counted."""
@@ -141,6 +146,8 @@ class Worker:
             return
         self.began.append(block.number)
         self.switch(wanted)
+        if block.waits:
+            self.stand()
 
     def switch(self, settings, answers=(), *, leaves=False):
         self.iterate(LAST_MS)  # drained: nothing runs beside it
@@ -216,6 +223,7 @@ class Worker:
                 total_steps=self.trained - len(self.waiting),
                 total_samples=self.samples_reported,
                 skipped_samples=self.skipped,
+                first_losses=tuple((one.step, self.loss(one.step)) for one in done if self.loss),
             )
         )
 

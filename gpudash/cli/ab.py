@@ -172,6 +172,7 @@ def progress_line(snapshot: Snapshot) -> str:
 def main(arguments: argparse.Namespace) -> int:
     if ab_changes.are_asked(arguments):
         return ab_changes.main(arguments)
+    arguments.starts = arguments.starts or 1
     check_card(arguments)
     training, known = _asked(arguments)
     if arguments.starts > 1:

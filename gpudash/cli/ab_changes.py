@@ -98,7 +98,7 @@ class _Comparing:
         self._began_s = time.monotonic()
         self._until_s = self._began_s + arguments.budget
         a, b = (one.name for one in asked)
-        is_fixed = arguments.set_by.get("ab.starts") == COMMAND_LINE
+        is_fixed = arguments.starts is not None
         self._found = Findings(lever, a, b, within=arguments.within, fixed=is_fixed)
 
     def main(self) -> int:
@@ -125,9 +125,10 @@ class _Comparing:
             often = f"{starts} time{'s' * (starts > 1)}"
         for letter, one in zip("AB", self._asked, strict=True):
             complain(f"{letter}: {one.name}")
-        complain(
-            f"gpudash: both are started {often}; each start writes their files again"
-        )
+        writes = "each start writes their files again"
+        if self._found.lever == "version":
+            writes = "what they write is lost, but for what Git ignores"
+        complain(f"gpudash: both are started {often}; {writes}")
 
     def _line(self) -> str:
         found = self._found

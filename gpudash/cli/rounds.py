@@ -123,7 +123,7 @@ class Rounds:
         self._signals: list[int] = []
         self._running: list[_Started] = []
         self._printer = Printer(sys.stderr, lambda _: "" if arguments.quiet else line())
-        self._knows_memory = False
+        self._is_tried = False  # whether both can be measured at the same time
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
 
@@ -135,26 +135,35 @@ class Rounds:
 
     def _at_once(self, seed: int, folder: Path) -> Measured | None:
         """Return None if that is not possible; then `why_apart` says why."""
-        sides = alternating(seed)
+        sides, turns = alternating(seed)
         began_s = start_s = time.monotonic()
         with self._started() as start:
             start(0, sides[0], folder)
-            if not self._knows_memory:
+            if not self._is_tried:
                 self._until(lambda: sides[0].waits and "worker_rss_mib" in sides[0].held_mib)
-                self._knows_memory = True
                 if not _fits_twice(sides[0]):
                     self.why_apart = f"{self._asked[0].name} needs most of the memory"
                     return None
                 start_s = time.monotonic()
             start(1, sides[1], folder)
             self._until(lambda: all(one.waits for one in sides))
-            self._measure(start_s)
-            found = self._found(sides, began_s)
+            ready_s = time.monotonic()
+            if not self._is_tried:
+                self._until(lambda: None not in [one.paused_cpu_pct for one in sides])
+                self.why_apart = self._why_loud(sides)
+                if self.why_apart:
+                    return None
+                self._is_tried = True
+            turns.begin()
+            self._measure(ready_s - start_s)
+            return self._found(sides, began_s)
+
+    def _why_loud(self, sides: tuple[Side, Side]) -> str:
+        most_pct = 100 * BUSY * (os.cpu_count() or 1)
         for asked, side in zip(self._asked, sides, strict=True):
-            if (side.paused_cpu_pct or 0.0) > 100 * BUSY * (os.cpu_count() or 1):
-                self.why_apart = f"{asked.name} works on while it is paused"
-                return None
-        return found
+            if (side.paused_cpu_pct or 0.0) > most_pct:
+                return f"{asked.name} works on while it is paused"
+        return ""
 
     def _in_turns(self, seed: int, folder: Path) -> Measured:
         began_s, sides = time.monotonic(), alone()
@@ -164,7 +173,7 @@ class Rounds:
             with self._started() as start:
                 start(which, side, folder)
                 self._until(lambda side=side: len(side.blocks) > 0)  # type: ignore[misc]
-                self._measure(start_s)
+                self._measure(time.monotonic() - start_s)
                 snapshots[which] = self._running[0].snapshot
         return self._found(sides, began_s)._replace(snapshots=(snapshots[0], snapshots[1]))
 
@@ -204,23 +213,20 @@ class Rounds:
         while not is_known():
             self._wait()
 
-    def _measure(self, began_s: float) -> None:
-        """Measure for as long as the start took.
+    def _measure(self, lasts_s: float) -> None:
+        """Measure for as long as the start took: `compare/rounds.py` says why."""
+        until_s, pairs = time.monotonic() + lasts_s, self._arguments.pairs
 
-        This balances what starts and what blocks add to the spread, without knowing either.
-        """
-        ready_s = time.monotonic()
-        sides = [one.side for one in self._running]
-        pairs = self._arguments.pairs
-        self._until(
-            lambda: (
-                (
-                    (fewest := min(len(side.blocks) for side in sides)) >= (pairs or FEWEST_BLOCKS)
-                    and (pairs is not None or time.monotonic() - ready_s >= ready_s - began_s)
-                )
-                or (fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running))
-            )
-        )
+        def is_known() -> bool:
+            fewest = self._fewest_blocks()
+            if fewest < (pairs or FEWEST_BLOCKS):
+                return fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running)
+            return pairs is not None or time.monotonic() >= until_s
+
+        self._until(is_known)
+
+    def _fewest_blocks(self) -> int:
+        return min(len(one.side.blocks) for one in self._running)
 
     def _wait(self) -> None:
         """Raise NoResultError if that is in vain."""
@@ -230,7 +236,7 @@ class Rounds:
             raise NoResultError(Exit.INTERRUPTED)
         if time.monotonic() > self._until_s:
             raise NoResultError(Exit.DONE)
-        fewest = min(len(one.side.blocks) for one in self._running)
+        fewest = self._fewest_blocks()
         for one in self._running:
             if one.side.failure is not None and not one.has_ended:
                 raise one.fail(one.side.failure)

@@ -11,6 +11,7 @@ from workloads.nearest import unknown
 
 DOCUMENTS = {
     "ab": "gpudash.cli.ab_report:ComparisonReport",
+    "ab-changes": "gpudash.cli.changes_report:ChangeReport",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.cli.doctor:Report",
     "info": "gpudash.cli.info:Info",

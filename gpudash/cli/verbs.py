@@ -265,7 +265,6 @@ _IN_ORDER = (
                     MOST_STARTS,
                     "start the training N times, and judge over the starts (1); two commands until "
                     "it is sure",
-                    1,
                 ),
                 budget(
                     f"of two commands, end so long after the begin ({CHANGES_S:.0f})", CHANGES_S

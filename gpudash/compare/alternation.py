@@ -35,8 +35,14 @@ class Turns:
         self._sides = sides
         self._lock = threading.Lock()
         self._ready: dict[int, Callable[[], object]] = {}
-        self._running: str | None = None  # the side whose block runs
+        self._running: str | None = ""  # the side whose block runs; empty before `begin`
         self._next = 0
+
+    def begin(self) -> None:
+        """Let the first block begin."""
+        with self._lock:
+            self._running = None
+            self._go_on()
 
     def ready(self, number: int, go: Callable[[], object]) -> None:
         """Note that a side has come to this block of its own; `go` begins it."""
@@ -44,9 +50,12 @@ class Turns:
             self._ready[number] = go
             if self._running == self._sides[number]:
                 self._running = None
-            if self._running is None and (begin := self._ready.pop(self._next, None)) is not None:
-                self._running, self._next = self._sides[self._next], self._next + 1
-                begin()
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._running is None and (go := self._ready.pop(self._next, None)) is not None:
+            self._running, self._next = self._sides[self._next], self._next + 1
+            go()
 
 
 class Side(Experiment):
@@ -78,7 +87,7 @@ class Side(Experiment):
 
     @property
     def paused_cpu_pct(self) -> float | None:
-        """What its processes take while it is paused: a loader that goes on disturbs the other."""
+        """What it takes once it has been paused for a while; None: not known yet."""
         return self._paused.values().get("cpu_pct")
 
     def shown(self) -> None:
@@ -122,12 +131,12 @@ class Side(Experiment):
         self.failure = reason
 
 
-def alternating(seed: int) -> tuple[Side, Side]:
-    """Return both sides of one start, whose blocks run in an order drawn by `seed`."""
+def alternating(seed: int) -> tuple[tuple[Side, Side], Turns]:
+    """Return both sides of one start, and what lets their blocks run in a drawn order."""
     sides = "".join(block_order(MOST_PAIRS, seed))
     turns = Turns(sides)
     a, b = ([number for number, side in enumerate(sides) if side == one] for one in "AB")
-    return Side(a, turns), Side(b, turns)
+    return (Side(a, turns), Side(b, turns)), turns
 
 
 def alone() -> tuple[Side, Side]:

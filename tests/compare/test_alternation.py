@@ -20,6 +20,7 @@ class Trainings:
 
     def __init__(self, sides):
         self.begun, self.turns = "", Turns(sides)
+        self.turns.begin()
         self.left = {one: [at for at, side in enumerate(sides) if side == one] for one in "AB"}
 
     def comes(self, side):
@@ -39,6 +40,16 @@ def test_no_block_begins_before_both_have_come_to_their_first(first):
     assert both.begun == "A"
 
 
+def test_no_block_begins_before_it_is_said():
+    both = Trainings("AB")
+    both.turns = Turns("AB")
+    both.comes("A")
+    both.comes("B")
+    assert both.begun == ""
+    both.turns.begin()
+    assert both.begun == "A"
+
+
 def test_a_block_begins_once_the_one_before_is_over():
     both = Trainings("ABBAAB")
     both.comes("A")
@@ -50,7 +61,7 @@ def test_a_block_begins_once_the_one_before_is_over():
 
 def conducted():
     """The side A of a pair, which has come to its first block and waits there."""
-    side, narrator = alternating(seed=0)[0], Narrator()
+    ((side, _), _), narrator = alternating(seed=0), Narrator()
     resumed = []
     side.go = lambda: resumed.append(True)
     first = narrator.tell(started(BEGAN_S - 1))

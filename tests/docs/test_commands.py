@@ -9,6 +9,7 @@ several pages have runs as the last one's.
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,7 +44,8 @@ import os, sys
 from functools import partialmethod
 from tests.run.scripted_training import Worker, main
 Worker.__init__ = partialmethod(Worker.__init__, lambda _: 2.5)  # ms, about as it is
-epochs = int((*sys.argv[1:], os.environ["EPOCHS"])[0])
+given = [word for word in sys.argv[1:] if word.isdecimal()]
+epochs = int((*given, os.environ["EPOCHS"])[0])
 sys.argv[1:] = ["--steps", str(200 * epochs), "--step-s", "0.002"]
 try:
     main()
@@ -74,6 +76,13 @@ def write_files(page: Path, folder: Path) -> None:
             (folder / named[1]).write_text(text, encoding="utf-8")
 
 
+def make_repository(folder: Path) -> None:
+    """Make the folder a repository with a branch `main`."""
+    who = ("-c", "user.name=reader", "-c", "user.email=reader@example.org")
+    for words in (("init", "-b", "main"), ("add", "--all"), ("commit", "-m", "first")):
+        subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
 @pytest.fixture
 def folder(
     called_with_double: None, tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -91,8 +100,10 @@ def folder(
         (sweep_grid, "MIN_S"),
     ):
         monkeypatch.setattr(module, name, 0.03)  # so many ahead that a busy machine misses none
-    _, budget, *_ = load("tune").options[1].options
-    monkeypatch.setitem(budget.how, "default", 2.0)
+    for verb, seconds in (("tune", 2.0), ("ab", 60.0)):
+        options = load(verb).options[1].options
+        (budget,) = (one for one in options if getattr(one, "names", ()) == ("--budget",))
+        monkeypatch.setitem(budget.how, "default", seconds)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     before = dict(CATALOGUE)
     yield tmp_path
@@ -123,6 +134,8 @@ def test_every_command_of_the_page_runs(
 ) -> None:
     write_files(page, folder)
     (folder / "train.py").write_text(TRAIN, encoding="utf-8")
+    if "--versions" in page.read_text(encoding="utf-8"):
+        make_repository(folder)
     later = {line for other in PAGES[PAGES.index(page) + 1 :] for line in commands(other)}
     for line in commands(page):
         if line in later:

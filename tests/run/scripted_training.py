@@ -9,6 +9,7 @@ import sys
 import time
 from itertools import count
 from pathlib import Path
+from threading import Thread
 
 import msgspec
 
@@ -136,6 +137,9 @@ OPTIONS = {
     "--dies": {"type": Path, "help": "once it is there, unless started again"},
     "--late": {"type": Path, "help": "after some steps it waits for it"},
     "--tells": {"action": "store_true", "help": "since when it is watched"},
+    "--step-ms": {"type": float, "default": 50.0, "help": "of a step, as it is told"},
+    "--busy": {"action": "store_true", "help": "it works on while it is paused"},
+    "--loss": {"type": float, "help": "of the second step"},
     "--finds": {"action": "store_true", "help": "some levers after some steps only"},
 }
 
@@ -145,6 +149,14 @@ def asked():
     for name, how in OPTIONS.items():
         parser.add_argument(name, **how)
     return parser.parse_args()
+
+
+def behave(worker, arguments):
+    worker.step_ms = lambda _: arguments.step_ms
+    if arguments.loss is not None:
+        worker.loss = lambda step: arguments.loss if step == 2 else 1 / step
+    if arguments.busy:
+        Thread(target=lambda: [sum(range(1000)) for _ in count()], daemon=True).start()
 
 
 def main():
@@ -164,6 +176,7 @@ def main():
         complete=not arguments.finds,
         tells=arguments.tells,
     )
+    behave(training.worker, arguments)
     if arguments.late:
         stack_server.answer(place)
     if arguments.dies or arguments.late or arguments.finds:

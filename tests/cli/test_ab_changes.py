@@ -1,0 +1,158 @@
+"""`gpudash ab` of two commands or two versions: both are started, and measured in turns."""
+
+import json
+import subprocess
+import sys
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudash.cli.changes_report import ChangeReport, Findings, document, lines
+from gpudash.cli.main import main
+from gpudash.cli.rounds import Measured
+from gpudash.compare.blocks import MeasuredBlock
+from gpudash.errors import Exit
+from gpudash.snapshot import Snapshot
+from tests.worker_double import environment, gpudash
+
+TRAIN = """
+from tests.run.scripted_training import main
+main()
+"""
+
+
+def asked(*words, **where):
+    """Run gpudash as a command; return its exit code, what it found, and what it told."""
+    command = gpudash("ab", "--json", *words)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=environment(), **where
+    )
+    return done.returncode, json.loads(done.stdout or "null"), done.stderr
+
+
+def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tmp_path):
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(
+            ["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    git("init", "--quiet", "-b", "main")
+    script = tmp_path / "train.py"
+    for name, words in (("base", "--step-ms 2 --loss 4"), ("slower", "--step-ms 8 --loss 5")):
+        script.write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
+        git("add", "-A")
+        git("commit", "--quiet", "-m", name)
+        git("tag", name)
+    script.write_text("raise SystemExit('the tree as it is')")
+    before = git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
+    code, found, told = asked(
+        *("--versions", "base,slower", "--starts", "2", "--pairs", "3", "--python-a"),
+        *(sys.executable, "--python-b", sys.executable, "train.py"),
+        cwd=tmp_path,
+    )
+    assert (code, found["lever"], found["a"], found["b"]) == (0, "version", "base", "slower"), told
+    jsonschema.validate(found, msgspec.json.schema(ChangeReport))
+    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert [one["pairs"] for one in found["starts"]] == [3, 3]
+    assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
+    assert found["why_apart"] == ""
+    assert "both are started 2 times; what they write is lost, but for what Git ignores" in told
+    assert before == (
+        git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
+    )  # fmt: skip
+
+
+def test_what_works_on_while_it_is_paused_is_started_after_the_other(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    command = f"{sys.executable} train.py"
+    both = ("--a", command, "--b", f"{command} --busy", "--starts", "1", "--pairs", "2")
+    code, found, told = asked(*both, cwd=tmp_path)
+    assert (code, len(found["starts"])) == (0, 1), told
+    assert found["why_apart"] == f"{command} --busy works on while it is paused"
+    assert found["change"] == pytest.approx(0.0)
+
+
+def test_a_side_that_fails_says_why_and_which_it_is(tmp_path):
+    code, found, told = asked(
+        "--a", f"{sys.executable} -c 'print(1 / 0)'", "--b", "sleep 9", cwd=tmp_path
+    )
+    assert (code, found) == (1, None)
+    assert f"no verdict: {sys.executable} -c 'print(1 / 0)': " in told
+    assert "ZeroDivisionError" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--a", "x"], "--a needs --b"),
+        (["--lever", "pipelined=off,on", "--b", "x"], "--b goes with --a"),
+        (["--a", "sh", "--b", "'x"], '--b "\'x" is no command line'),
+        (["--a", "sh", "--b", "sh", "train.py"], "--a and --b name both commands"),
+        (["--a", "sh", "--b", "no-such-command"], "command not found: no-such-command"),
+        (["--versions", "main,HEAD"], "--versions needs a command"),
+        (["--versions", "main", "train.py"], "valid: A,B"),
+        (["--a", "sh", "--b", "sh", "--energy"], "--energy goes with --lever"),
+        (["--a", "sh", "--b", "sh", "--budget", "x"], "--budget x s is not valid"),
+        (["--a", "sh", "--b", "sh", "--python-a", "x"], "go with --versions"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_line(words, says, capsys):
+    assert main(["ab", *words]) == Exit.REFUSED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+# ── what the starts show ────────────────────────────────────────────────────────────────
+
+
+def start(a_ms, b_ms, *, samples=32, b_samples=32, losses=({1: 2.0}, {1: 2.0})):
+    a, b = (
+        MeasuredBlock(
+            number=0, steps=10, samples=None if of is None else 10 * of, busy_s=step_ms / 100
+        )
+        for step_ms, of in ((a_ms, samples), (b_ms, b_samples))
+    )
+    snapshots = Snapshot(workload="train.py"), Snapshot(workload="train.py")
+    return Measured(20.0, ([a, a], [b, b]), losses, snapshots)
+
+
+def found(*starts, fixed=False):
+    findings = Findings("command", "train.py", "train.py --fused", within=None, fixed=fixed)
+    for one in starts:
+        findings.add(one)
+    return findings
+
+
+SIX = [start(10.0, 10.0 / (1.05 + one / 1000)) for one in (0, 1, -1, 2, -2, 0)]
+
+
+def test_the_starts_are_what_is_counted():
+    verdict, each, a, b = lines(found(*SIX))
+    assert verdict.startswith("train.py --fused is 5.0 % faster [")
+    assert "6 starts of each; losses identical over 1 step" in verdict
+    assert each == "the starts: +5.0, +5.1, +4.9, +5.2, +4.8, +5.0 %"
+    assert (a, b) == (
+        "train.py: 100.0 steps/s, 3,200.0 samples/s",
+        "train.py --fused: 105.0 steps/s, 3,360.0 samples/s",
+    )
+    told = document(found(*SIX))
+    assert (told.compared_by, told.confidence, len(told.starts)) == ("sample", 0.99, 6)
+
+
+def test_a_larger_batch_that_takes_longer_is_compared_by_samples():
+    faster = found(*[start(10.0, 16.0, b_samples=64)] * 5)
+    assert faster.estimate.change == pytest.approx(0.25)
+    assert "compared by samples" in faster.verdict
+
+
+def test_one_side_that_does_not_know_its_samples_cannot_be_compared():
+    assert found(start(10.0, 10.0, b_samples=None)).why_not
+    assert not found(start(10.0, 10.0, samples=None, b_samples=None)).why_not
+
+
+def test_so_many_starts_as_were_asked_for_have_the_usual_interval():
+    two = found(*SIX[:2], fixed=True).estimate
+    assert two.low is not None
+    assert found(*SIX[:2]).estimate.low is None  # it could end at any of them
