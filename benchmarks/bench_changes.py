@@ -61,13 +61,13 @@ class Pace(NamedTuple):
 def at_once() -> Pace:
     """Both sides start together; pairs of blocks take as long as that."""
     blocks = 2 * int(START_S / (BLOCK_S + SWITCH_S) / 2)
-    begins_s = START_S + SWITCH_S + (BLOCK_S + SWITCH_S) * np.arange(blocks)
+    begins_s = START_S + SWITCH_S + (BLOCK_S + SWITCH_S) * np.arange(blocks, dtype=float)
     return Pace(begins_s, begins_s[-1] + BLOCK_S, True)
 
 
 def in_turns() -> Pace:
     """Each side has a start, and blocks as long as that."""
-    blocks = np.arange(int(START_S / BLOCK_S)) * BLOCK_S
+    blocks = np.arange(int(START_S / BLOCK_S), dtype=float) * BLOCK_S
     return Pace(np.concatenate([START_S + blocks, 3 * START_S + blocks]), 4 * START_S, False)
 
 
@@ -94,7 +94,8 @@ class Recorded:
 
     def _at(self, moments_s: Array) -> Array:
         rounds, rest_s = np.divmod(moments_s, self._edges[-1])
-        return rounds * self._done[-1] + np.interp(rest_s, self._edges, self._done)
+        done = rounds * self._done[-1] + np.interp(rest_s, self._edges, self._done)
+        return np.asarray(done, float)
 
 
 def log_ratios(
@@ -115,7 +116,7 @@ def log_ratios(
     differ = first - second
     order = rng.choice((-1, 1), differ.shape if pace.is_at_once else (count, 1))
     paces = rng.normal(0, spread, (2, count))
-    return (order * differ).mean(axis=1) + paces[0] - paces[1] + log1p(change)
+    return np.asarray((order * differ).mean(axis=1) + paces[0] - paces[1] + log1p(change), float)
 
 
 def as_rounds(logs: Array, pace: Pace) -> list[Round]:
@@ -149,9 +150,10 @@ def found_within(
     rng: np.random.Generator, trainings: Sequence[Recorded], spread: float, comparisons: int
 ) -> str:
     """Return what comparisons of a planted change and of equal sides have found."""
-    pace, found, wrong, said, alarms, slower = at_once(), 0, 0, [], 0, 0
+    pace, found, wrong, alarms, slower = at_once(), 0, 0, 0, 0
     most = rounds_within(BUDGET_S, pace.seconds)
-    took = []
+    took: list[float] = []
+    said: list[float] = []
     for number in range(comparisons):
         training = trainings[number % len(trainings)]
         logs = log_ratios(rng, training, pace, spread, CHANGE, most)
@@ -214,7 +216,8 @@ def record(workload: str, settings: Sequence[str], seconds: float, beside: int) 
     from workloads.training import Training, pick_device
 
     values = dict(one.split("=", 1) for one in settings)
-    training, ends_s = Training(find(workload), values, pick_device("cpu")), []
+    training = Training(find(workload), values, pick_device("cpu"))
+    ends_s: list[float] = []
     with ExitStack() as stack:
         stack.callback(training.close)
         for _ in range(beside):

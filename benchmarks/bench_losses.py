@@ -110,7 +110,7 @@ def losses(task: Task, fault: Fault, device: str, start: int) -> Mapping[int, fl
         before = batch
         loss = functional.cross_entropy(model(values), labels)
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]  # in torch
         parameters = [*model.parameters()]
         if step == fault.dropped_at:
             parameters[-2].grad = None
@@ -150,7 +150,7 @@ def of_rounding(draw: Draw, starts: int) -> Array:
 def of_bf16(draw: Draw, starts: int) -> Array:
     """Losses have eight bits, and their noise is less than the last."""
     share, exponent = np.frexp(FALLING * (1 + 1e-4 * draw((starts, MOST_STEPS))))
-    return np.ldexp(np.round(share * 256), exponent - 8)
+    return np.asarray(np.ldexp(np.round(share * 256), exponent - 8), float)
 
 
 def of_two_kernels(draw: Draw, starts: int) -> Array:
