@@ -1,4 +1,4 @@
-"""Judge planted slowdowns and equal commands by `gpudash ab --a … --b …`, each in starts of its own.
+"""Judge planted slowdowns and equal commands by `gpudash ab --a … --b …`, in starts of their own.
 
 A script that trains a small network is compared with itself, slowed by a share of its step or not
 at all. It prints for each what was found, and how long it took; at the end the counts.
@@ -90,11 +90,10 @@ def _judge(trial: Trial) -> Judged:
     seconds = time.monotonic() - began_s
     found = json.loads(done.stdout or "{}")
     losses = (found.get("losses") or {}).get("kind", "not compared")
-    ends = (found.get(name) for name in ("change", "low", "high"))
-    judged = Judged(trial, *ends, len(found.get("starts", ())), losses, seconds, done.stderr[-300:])
-    shown = ", ".join(
-        "–" if end is None else f"{100 * end:+.1f}" for end in (judged.change, *judged[2:4])
-    )
+    change, low, high = (found.get(name) for name in ("change", "low", "high"))
+    starts = len(found.get("starts", ()))
+    judged = Judged(trial, change, low, high, starts, losses, seconds, done.stderr[-300:])
+    shown = ", ".join("–" if end is None else f"{100 * end:+.1f}" for end in (change, low, high))
     print(
         f"{trial.slower_pct:4.1f} % slower: {judged.outcome:12} {shown}; {judged.starts} starts, "
         f"{seconds:.0f} s, losses {losses}",
