@@ -34,7 +34,7 @@ def main() -> None:
             began_s = time.perf_counter()
             loss = functional.cross_entropy(model(images.to(device)), labels.to(device))
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # in torch
             optimizer.step()
             loss.item()  # on a GPU, too, the step has ended
             if len(steps_s) < WARMUP_STEPS:

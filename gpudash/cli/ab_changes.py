@@ -168,6 +168,8 @@ class _Comparing:
                 complain(
                     f"gpudash: no verdict: the budget of {budget} ended before the first start"
                 )
+            else:
+                complain("gpudash: no verdict")
             return Exit.FAILED if failed is None else failed
         text = "\n".join(lines(found))
         say_found(document(found), text, as_json=arguments.json)

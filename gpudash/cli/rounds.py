@@ -65,6 +65,14 @@ class NoResultError(Exception):
         self.code = code
 
 
+class _SideError(Exception):
+    """A side cannot be measured."""
+
+    def __init__(self, started: "_Started", why: str) -> None:
+        super().__init__(why)
+        self.started, self.why = started, why
+
+
 class _Started:
     """A side that trains; what it prints is kept for a failure."""
 
@@ -99,12 +107,13 @@ class _Started:
         self.training.wait()
         self.training.close()
 
-    def fail(self, why: str) -> NoResultError:
-        complain(f"gpudash: no verdict: {self.asked.name}: {why}")
+    def complain(self, why: str) -> int:
+        """Say why it has no result, with what it printed last; return its exit code."""
+        complain(f"gpudash: a start without a result: {self.asked.name}: {why}")
         for line in self._output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]:
             complain(f"  {plain(line)}")
         _, code = self.training.outcome(self.session.failure)
-        return NoResultError(Exit.FAILED if code is None else code)
+        return Exit.FAILED if code is None else code
 
 
 class Rounds:
@@ -130,8 +139,11 @@ class Rounds:
     def next(self, seed: int) -> Measured:
         """Raise NoResultError, or WorkerError if a command cannot start."""
         with heeding(self._take), TemporaryDirectory(prefix="gpudash-") as folder:
-            found = None if self.why_apart else self._at_once(seed, Path(folder))
-            return found or self._in_turns(seed, Path(folder))
+            try:
+                found = None if self.why_apart else self._at_once(seed, Path(folder))
+                return found or self._in_turns(seed, Path(folder))
+            except _SideError as error:
+                raise NoResultError(error.started.complain(error.why)) from error
 
     def _at_once(self, seed: int, folder: Path) -> Measured | None:
         """Return None if that is not possible; then `why_apart` says why."""
@@ -146,7 +158,13 @@ class Rounds:
                     return None
                 start_s = time.monotonic()
             start(1, sides[1], folder)
-            self._until(lambda: all(one.waits for one in sides))
+            try:
+                self._until(lambda: all(one.waits for one in sides))
+            except _SideError as error:
+                if self._is_tried:
+                    raise
+                self.why_apart = f"{error.started.asked.name} failed beside the other: {error.why}"
+                return None
             ready_s = time.monotonic()
             if not self._is_tried:
                 self._until(lambda: None not in [one.paused_cpu_pct for one in sides])
@@ -229,7 +247,7 @@ class Rounds:
         return min(len(one.side.blocks) for one in self._running)
 
     def _wait(self) -> None:
-        """Raise NoResultError if that is in vain."""
+        """Raise NoResultError or _SideError if that is in vain."""
         self._running[0].session.wait(POLL_S)
         self._printer.show(self._running[0].training.news)
         if self._signals:
@@ -239,12 +257,12 @@ class Rounds:
         fewest = self._fewest_blocks()
         for one in self._running:
             if one.side.failure is not None and not one.has_ended:
-                raise one.fail(one.side.failure)
+                raise _SideError(one, one.side.failure)
             if one.hangs:
-                raise one.fail(f"no step has ended for {PATIENCE_S:.0f} s")
+                raise _SideError(one, f"no step has ended for {PATIENCE_S:.0f} s")
             if one.has_ended and fewest < FEWEST_BLOCKS:
                 why, _ = one.training.outcome(one.session.failure)
-                raise one.fail(why)
+                raise _SideError(one, why)
 
     def _take(self, number: int, frame: object) -> None:
         self._signals.append(number)

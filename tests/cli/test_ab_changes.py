@@ -79,8 +79,18 @@ def test_a_side_that_fails_says_why_and_which_it_is(tmp_path):
         "--a", f"{sys.executable} -c 'print(1 / 0)'", "--b", "sleep 9", cwd=tmp_path
     )
     assert (code, found) == (1, None)
-    assert f"no verdict: {sys.executable} -c 'print(1 / 0)': " in told
+    assert f"a start without a result: {sys.executable} -c 'print(1 / 0)': " in told
     assert "ZeroDivisionError" in told
+
+
+def test_what_cannot_run_beside_the_other_is_started_after_it(tmp_path):
+    once = "import os; os.mkdir('lock'); import atexit; atexit.register(os.rmdir, 'lock')"
+    (tmp_path / "train.py").write_text(f"{once}\n{TRAIN}")
+    command = f"{sys.executable} train.py"
+    both = ("--a", command, "--b", f"{command} --tells", "--starts", "1", "--pairs", "2")
+    code, found, told = asked(*both, cwd=tmp_path)
+    assert (code, len(found["starts"])) == (0, 1), told
+    assert found["why_apart"].startswith(f"{command} --tells failed beside the other: ")
 
 
 @pytest.mark.parametrize(

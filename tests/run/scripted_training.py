@@ -179,7 +179,7 @@ def main():
     behave(training.worker, arguments)
     if arguments.late:
         stack_server.answer(place)
-    if arguments.dies or arguments.late or arguments.finds:
+    if arguments.dies or arguments.late or arguments.finds or arguments.loss is not None:
         training.await_dashboard()
     while arguments.dies and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         training.turn()
