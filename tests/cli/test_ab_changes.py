@@ -48,14 +48,14 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     script.write_text("raise SystemExit('the tree as it is')")
     before = git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
     code, found, told = asked(
-        *("--versions", "base,slower", "--starts", "2", "--pairs", "3", "--python-a"),
+        *("--versions", "base,slower", "--starts", "2", "--pairs", "2", "--python-a"),
         *(sys.executable, "--python-b", sys.executable, "train.py"),
         cwd=tmp_path,
     )
     assert (code, found["lever"], found["a"], found["b"]) == (0, "version", "base", "slower"), told
     jsonschema.validate(found, msgspec.json.schema(ChangeReport))
     assert found["change"] == pytest.approx(2 / 8 - 1)
-    assert [one["pairs"] for one in found["starts"]] == [3, 3]
+    assert [one["pairs"] for one in found["starts"]] == [2, 2]
     assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
     assert found["why_apart"] == ""
     assert "both are started 2 times; what they write is lost, but for what Git ignores" in told
