@@ -20,7 +20,7 @@ from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLine, CodeLines, Profiled
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import Straggler
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import Summary, SyncUse
 
@@ -279,6 +279,19 @@ def _unattributed(now: Measured) -> str:
 # ── a slow rank ─────────────────────────────────────────────────────────────────────────
 
 
+def waited_share(snapshot: Snapshot) -> float:
+    """Return the part of rank 0's communication that waits for a rank; 0 once one is named."""
+    own_ms = next((row.waits_ms for row in snapshot.ranks if not row.rank), None)
+    if not own_ms or snapshot.straggler is not None:
+        return 0.0
+    return 1 - (_waits_least(snapshot).waits_ms or 0.0) / own_ms
+
+
+def _waits_least(snapshot: Snapshot) -> RankRow:
+    ranks = (row for row in snapshot.ranks if row.waits_ms is not None)
+    return _known(min(ranks, key=lambda row: row.waits_ms or 0.0, default=None))
+
+
 def _slow(now: Measured) -> Straggler:
     return _known(now.snapshot.straggler)
 
@@ -407,6 +420,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     # others on the GPU, and a slow rank
     "others": lambda now: _pct(now.step.others_pct),
     "busiest_other": lambda now: fmt.plain(_known(_known(now.snapshot.gpu).busiest_other or None)),
+    "waits_least": lambda now: f"rank {_waits_least(now.snapshot).rank}",
     "rank": lambda now: f"rank {_slow(now).rank}",
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,
