@@ -280,9 +280,9 @@ def _unattributed(now: Measured) -> str:
 
 
 def waited_share(snapshot: Snapshot) -> float:
-    """Return the part of rank 0's communication that waits for a rank; 0 once one is named."""
+    """Return the part of rank 0's communication that waits for a rank; 0 once all are compared."""
     own_ms = next((row.waits_ms for row in snapshot.ranks if not row.rank), None)
-    if not own_ms or snapshot.straggler is not None:
+    if not own_ms or snapshot.are_compared:
         return 0.0
     return 1 - (_waits_least(snapshot).waits_ms or 0.0) / own_ms
 

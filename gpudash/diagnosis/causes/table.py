@@ -402,6 +402,9 @@ def _outside(now: Measured) -> Iterator[Cause]:
             "imbalance": UNEQUAL,
         }
         yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
+    elif step.communication_ms is not None:
+        waited_ms = step.communication_ms * waited_share(now.snapshot)
+        yield Cause(LATE_RANK, step.share_pct(waited_ms))
 
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
@@ -409,7 +412,7 @@ def _within(now: Measured, model: Model) -> Iterator[Cause]:
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
-        yield from _divided(now, saving(COMMUNICATING._replace(rank=2), model))
+        yield _sending(now, saving(COMMUNICATING._replace(rank=2), model))
         yield saving(OWN_CODE._replace(label="your code", least_pct=CPU.least_pct), model)
         yield saving(CPU, model)
 
@@ -421,7 +424,7 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         cause = saving(limit, model)
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
-        yield from _divided(now, cause) if limit is COMMUNICATING else (cause,)
+        yield _sending(now, cause) if limit is COMMUNICATING else cause
     seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
     # where the driver's counter reads less, work between events is what fills a step
     at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
@@ -441,12 +444,10 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
     yield launch
 
 
-def _divided(now: Measured, cause: Cause) -> Iterator[Cause]:
-    """Divide communication: the rank that comes last only sends, and is waited for by rank 0."""
-    waited = waited_share(now.snapshot)
-    for limit, share in ((cause.limit, 1 - waited), (LATE_RANK, waited)):
-        if share:
-            yield Cause(limit, (cause.pct or 0.0) * share, cause.takes_pct * share)
+def _sending(now: Measured, cause: Cause) -> Cause:
+    """Leave what the rank that comes last takes: it only sends."""
+    sends = 1 - waited_share(now.snapshot)
+    return Cause(cause.limit, (cause.pct or 0.0) * sends, cause.takes_pct * sends)
 
 
 def _why_slow(step: RecentStep) -> Limit:
