@@ -461,7 +461,7 @@ def test_what_a_rank_waits_for_another_is_no_communication_before_the_ranks_are_
     sent = ask(exchanging(5.5, device=device))
     assert (sent.title, sent.evidence[0]) == (
         "communication-bound",
-        "nothing but communication runs 5.50 of 10.0 ms",
+        "nothing but communication runs 6.00 of 10.0 ms",
     )
     compared = changed(exchanging(0.5, device=device), are_compared=True)
     assert ask(compared).title == "communication-bound"

@@ -38,6 +38,8 @@ LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
+LARGER = 0.5
+"""The larger part of a time: by less do the waits of equal ranks differ over a few steps."""
 STILL = 0.5
 """A slow rank's newest steps wait for this part of what it was found to wait at least."""
 ASK_PROFILE = "t profiles some steps and tells"
@@ -280,11 +282,15 @@ def _unattributed(now: Measured) -> str:
 
 
 def waited_share(snapshot: Snapshot) -> float:
-    """Return the part of rank 0's communication that waits for a rank; 0 once all are compared."""
+    """Return the part of rank 0's communication that waits for a rank, if it is the larger one.
+
+    Return 0 once the ranks are compared: then a slow one is named.
+    """
     own_ms = next((row.waits_ms for row in snapshot.ranks if not row.rank), None)
     if not own_ms or snapshot.are_compared:
         return 0.0
-    return 1 - (_waits_least(snapshot).waits_ms or 0.0) / own_ms
+    share = 1 - (_waits_least(snapshot).waits_ms or 0.0) / own_ms
+    return share if share > LARGER else 0.0
 
 
 def _waits_least(snapshot: Snapshot) -> RankRow:

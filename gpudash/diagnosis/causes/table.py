@@ -110,7 +110,7 @@ LATE_RANK = STRAGGLER._replace(
     clauses=(
         "rank 0 waits {ms} of {step} ms in collectives",
         "{waits_least} waits least",
-        "whether it is always the same, and in what it is late, shows after some 10 s",
+        "which rank is always late, and in what, shows after some 10 s",
     ),
     label="rank 0 waits for another rank",
     least_pct=10.0,
