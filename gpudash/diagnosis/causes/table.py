@@ -402,8 +402,7 @@ def _outside(now: Measured) -> Iterator[Cause]:
             "imbalance": UNEQUAL,
         }
         yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
-    elif step.communication_ms is not None:
-        waited_ms = step.communication_ms * waited_share(now.snapshot)
+    elif waited_ms := (step.communication_ms or 0.0) * waited_share(now.snapshot):
         yield Cause(LATE_RANK, step.share_pct(waited_ms))
 
 
