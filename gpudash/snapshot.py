@@ -292,6 +292,8 @@ class Snapshot(Training, frozen=True, kw_only=True):  # type: ignore[misc]  # ms
     ranks: tuple[RankRow, ...] = ()
     """One row for each process, if several train together."""
     straggler: Straggler | None = None
+    are_compared: bool = False
+    """Whether the ranks' steps are enough to name a slow one."""
     answer: Answer | None = None
     """What limits the training: the newest answer, also while nothing is measured. None until
     enough steps are measured since the last start, change or pause."""

@@ -67,7 +67,8 @@ class Answers:
         if _is_void(then, snapshot):
             self.newest = None
         of = profile, snapshot.code, snapshot.rehearsed
-        goes_on = all(map(is_, of, self._of))  # what came since counts at once
+        is_named = snapshot.straggler is not None and then.straggler is None  # over seconds already
+        goes_on = all(map(is_, of, self._of)) and not is_named  # what came since counts at once
         is_due = self.newest is None or snapshot.elapsed_s >= self._looked_s + LOOK_S
         is_more = is_due and snapshot.recent is not self._seen
         if not (is_more or snapshot.state != then.state or not goes_on):

@@ -290,7 +290,7 @@ EFFECTS: Mapping[str, Effect] = {
         "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
     ),
     "fewer reductions": Effect(
-        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION,)
+        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION, DEVICE)
     ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),

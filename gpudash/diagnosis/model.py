@@ -115,6 +115,7 @@ def launch_alone_ms(times: Times) -> float:
 def _scenarios(
     step: RecentStep, times: Times, works_ms: float, *, waits: bool | None
 ) -> Iterator[Times]:
+    """Yield schedules: a host that waits has launched all before the last collective is over."""
     copied_ms = times.copy if times.blocks else 0.0
     rest_ms = times.step - times.data - copied_ms
     idle_ms = max(times.step - times.data - works_ms, 0.0)
@@ -129,14 +130,18 @@ def _scenarios(
         # the device hides a host that is faster than it, however long that waits to launch
         device_ms = rest_ms + copied_ms - times.copy - times.communication
         filled = times._replace(device=max(device_ms, 0.0))
-        waiting = ahead = [_hosted(filled, min(ms, works_ms)) for ms in hosts_ms]
+        waiting, ahead = (
+            [_hosted(filled, min(ms, most_ms)) for ms in hosts_ms]
+            for most_ms in (works_ms - times.communication, works_ms)
+        )
     else:
         most_ms = rest_ms
         if step.on_gpu and step.host_ms is not None:
             most_ms = min(step.host_ms, rest_ms)
         if step.profile is None:  # a wait is known to save at most the work beside launches
             hosts_ms = (0.0,)
-        waiting = [_hosted(times, min(max(ms, idle_ms), most_ms)) for ms in hosts_ms]
+        before_ms = min(most_ms, rest_ms - times.communication)
+        waiting = [_hosted(times, min(max(ms, idle_ms), before_ms)) for ms in hosts_ms]
         ahead = [_hosted(times, most_ms)]
     if waits is not False:
         yield from map(_waiting, waiting)

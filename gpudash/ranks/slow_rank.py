@@ -108,6 +108,11 @@ class Stragglers:
         return self.found() if self._said is None else self._said.straggler
 
     @property
+    def are_compared(self) -> bool:
+        """Whether there are enough blocks to name a rank."""
+        return len(self._blocks) >= min(WINDOWS)
+
+    @property
     def unsaid(self) -> StragglerShown | None:
         """What the steps say of the slow rank, if the newest `StragglerShown` differs."""
         found = self.found()

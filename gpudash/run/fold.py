@@ -71,7 +71,11 @@ class Fold:
 
     def snapshot(self, now_s: float, hang: Hang | None = None) -> Snapshot:
         shown = self.live.snapshot(now_s, hang)
-        snapshot = replace(shown, straggler=self.stragglers.straggler)
+        snapshot = replace(
+            shown,
+            straggler=self.stragglers.straggler,
+            are_compared=self.stragglers.are_compared,
+        )
         self._look_s = inf if self._answers.is_told else now_s + LOOK_S
         self._answers.look(snapshot, snapshot.usable_cores, self._profile_of(snapshot))
         return replace(snapshot, answer=self._answers.newest)

@@ -17,6 +17,7 @@ from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.trace.text import summary_lines
 from tests.diagnosis.trainings import (
     CPU,
+    GPU,
     ask,
     behind,
     changed,
@@ -438,6 +439,32 @@ def test_a_rank_that_loads_slowly_is_named_and_the_loaders_levers_are_proposed_f
     assert found.evidence[-1] == "the loader's levers may change that"
     gains = {one.lever: one.gain.high_pct for one in found.tries if one.gain is not None}
     assert gains["num_workers"] > 50
+
+
+def exchanging(rank_1_ms, **ms):
+    """Two ranks, of which rank 0 communicates for 6 ms of 10."""
+    step = measured(device_ms=9.5, communication_ms=6.0, **ms)
+    waits_ms = enumerate((6.0, rank_1_ms))
+    ranks = (RankRow(rank=one, values={"communication_ms": each_ms}) for one, each_ms in waits_ms)
+    return changed(step, phases=(*step.phases, EXCHANGE), ranks=tuple(ranks))
+
+
+@pytest.mark.parametrize("device", [GPU, CPU], ids=lambda one: one.kind)
+def test_what_a_rank_waits_for_another_is_no_communication_before_the_ranks_are_compared(device):
+    """The rank that comes last only sends. The host may wait as well, for its device."""
+    late = ask(exchanging(0.5, device=device, host_ms=9.8))
+    assert (late.kind, late.title) == ("straggler", "limited by a late rank")
+    assert late.evidence[:2] == (
+        "rank 0 waits 5.50 of 10.0 ms in collectives",
+        "rank 1 waits least",
+    )
+    sent = ask(exchanging(5.5, device=device))
+    assert (sent.title, sent.evidence[0]) == (
+        "communication-bound",
+        "nothing but communication runs 6.00 of 10.0 ms",
+    )
+    compared = changed(exchanging(0.5, device=device), are_compared=True)
+    assert ask(compared).title == "communication-bound"
 
 
 def test_where_a_rank_computes_slowly_no_lever_evens_that_out():

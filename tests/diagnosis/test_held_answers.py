@@ -141,6 +141,12 @@ def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
     assert given(Answers(), alone, *[crowded] * 6)[-1].kind == "cores"
 
 
+def test_a_slow_rank_counts_at_once_as_it_was_looked_at_for_seconds():
+    alone = gpu_step()
+    found = given(Answers(), alone, behind(alone), *[alone] * 3)
+    assert [one.title for one in found] == ["GPU-bound", *["limited by rank 5"] * 4]
+
+
 def test_a_slow_rank_that_stands_keeps_its_number_with_its_evidence():
     crowded = behind(measured(device_ms=9.9, core_wait_pct=30.0), rank=1)
     first, held = given(Answers(), behind(), crowded)

@@ -479,8 +479,10 @@ def late_by(*more_ms):
 
 
 def test_a_rank_is_named_after_eight_blocks_with_its_excess_and_the_others_wait():
-    assert exactly(fresh(), 7, late_by(0, 10)) is None
-    named = exactly(fresh(), 8, late_by(0, 10))
+    early, later = fresh(), fresh()
+    assert exactly(early, 7, late_by(0, 10)) is None
+    named = exactly(later, 8, late_by(0, 10))
+    assert (early.are_compared, later.are_compared) == (False, True)
     assert (named.rank, named.phase, named.kind) == (1, "forward", "persistent")
     assert (named.excess_ms, named.slower_pct, named.others_wait_ms) == (10.0, 10.0, 10.0)
 

@@ -20,7 +20,7 @@ from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLine, CodeLines, Profiled
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import Straggler
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import Summary, SyncUse
 
@@ -38,6 +38,8 @@ LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
+LARGER = 0.5
+"""The larger part of a time: by less do the waits of equal ranks differ over a few steps."""
 STILL = 0.5
 """A slow rank's newest steps wait for this part of what it was found to wait at least."""
 ASK_PROFILE = "t profiles some steps and tells"
@@ -279,6 +281,23 @@ def _unattributed(now: Measured) -> str:
 # ── a slow rank ─────────────────────────────────────────────────────────────────────────
 
 
+def waited_share(snapshot: Snapshot) -> float:
+    """Return the part of rank 0's communication that waits for a rank, if it is the larger one.
+
+    Return 0 once the ranks are compared: then a slow one is named.
+    """
+    own_ms = next((row.waits_ms for row in snapshot.ranks if not row.rank), None)
+    if not own_ms or snapshot.are_compared:
+        return 0.0
+    share = 1 - (_waits_least(snapshot).waits_ms or 0.0) / own_ms
+    return share if share > LARGER else 0.0
+
+
+def _waits_least(snapshot: Snapshot) -> RankRow:
+    ranks = (row for row in snapshot.ranks if row.waits_ms is not None)
+    return _known(min(ranks, key=lambda row: row.waits_ms or 0.0, default=None))
+
+
 def _slow(now: Measured) -> Straggler:
     return _known(now.snapshot.straggler)
 
@@ -407,6 +426,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     # others on the GPU, and a slow rank
     "others": lambda now: _pct(now.step.others_pct),
     "busiest_other": lambda now: fmt.plain(_known(_known(now.snapshot.gpu).busiest_other or None)),
+    "waits_least": lambda now: f"rank {_waits_least(now.snapshot).rank}",
     "rank": lambda now: f"rank {_slow(now).rank}",
     "others_wait": lambda now: _ms(_slow(now).others_wait_ms),
     "why_slow": lambda now: _slow(now).why,

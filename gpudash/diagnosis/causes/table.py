@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
-from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, SHARED_PCT, told
+from gpudash.diagnosis.causes.facts import (
+    CONDITIONS,
+    MOST_WAITS,
+    SHARED_PCT,
+    told,
+    waited_share,
+)
 from gpudash.diagnosis.model import Model, full_share
 from gpudash.diagnosis.parts import (
     ALLOCATING,
@@ -99,6 +105,17 @@ SLOW_RANK = STRAGGLER._replace(
         "{unless_loader_evens}no lever evens that out",
     )
 )
+LATE_RANK = STRAGGLER._replace(
+    title="limited by a late rank",
+    clauses=(
+        "rank 0 waits {ms} of {step} ms in collectives",
+        "{waits_least} waits least",
+        "which rank is always late, and in what, shows after some 10 s",
+    ),
+    label="rank 0 waits for another rank",
+    least_pct=10.0,
+)
+"""What the others wait for is no communication, from the first steps on."""
 UNEQUAL = STRAGGLER._replace(
     title="limited by unequal batches",
     clauses=(
@@ -385,6 +402,8 @@ def _outside(now: Measured) -> Iterator[Cause]:
             "imbalance": UNEQUAL,
         }
         yield Cause(rows.get(slow.kind, STRAGGLER), step.share_pct(slow.others_wait_ms))
+    elif waited_ms := (step.communication_ms or 0.0) * waited_share(now.snapshot):
+        yield Cause(LATE_RANK, step.share_pct(waited_ms))
 
 
 def _within(now: Measured, model: Model) -> Iterator[Cause]:
@@ -392,7 +411,7 @@ def _within(now: Measured, model: Model) -> Iterator[Cause]:
     if now.step.on_gpu:
         yield from _on_device(now, model)
     else:
-        yield saving(COMMUNICATING._replace(rank=2), model)
+        yield _sending(now, saving(COMMUNICATING._replace(rank=2), model))
         yield saving(OWN_CODE._replace(label="your code", least_pct=CPU.least_pct), model)
         yield saving(CPU, model)
 
@@ -404,7 +423,7 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         cause = saving(limit, model)
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
-        yield cause
+        yield _sending(now, cause) if limit is COMMUNICATING else cause
     seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
     # where the driver's counter reads less, work between events is what fills a step
     at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
@@ -422,6 +441,12 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         # it may idle for another stream
         launch = Cause(LAUNCHING, min(launch.pct or 0.0, idle_pct), idle_pct)
     yield launch
+
+
+def _sending(now: Measured, cause: Cause) -> Cause:
+    """Leave what the rank that comes last takes: it only sends."""
+    sends = 1 - waited_share(now.snapshot)
+    return Cause(cause.limit, (cause.pct or 0.0) * sends, cause.takes_pct * sends)
 
 
 def _why_slow(step: RecentStep) -> Limit:
