@@ -3,8 +3,10 @@
     python benchmarks/bench_changes.py --comparisons 10000
 
 Comparisons are simulated from real trainings (`blocks.json`: the steps done in each twentieth of a
-second, 1000 is a training's mean). Both sides are the same training, so a change that is planted is
-known. Each start of each side has a pace of its own. A script starts in 10 s.
+second, 1000 is a training's mean; the H200's are those of tests/diagnosis/recordings that last two
+seconds or more, without pauses and the first ten steps). Both sides are the same training, so a
+change that is planted is known. Each start of each side has a pace of its own. A script starts in
+10 s.
 
     python benchmarks/bench_changes.py --record encdec --seconds 200 --beside 2 batch_size=1
 
