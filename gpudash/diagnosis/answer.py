@@ -15,7 +15,7 @@ from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limi
 from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
-from gpudash.diagnosis.proposals import NO_PROPOSALS, proposals
+from gpudash.diagnosis.proposals import proposals
 from gpudash.diagnosis.recent_step import RecentStep, of_slow_loader, recent_step, steps_needed
 from gpudash.diagnosis.slopes import held_against, proof_of, shown_by, slope_clauses
 from gpudash.diagnosis.why import counted, parts_of, reasons
@@ -142,15 +142,14 @@ def find(
     if proof == "withdrawn":  # what was measured names another limit, or none
         cause = shown_by(slopes, snapshot.slowing, known, on_gpu=step.on_gpu)
     elif model is not None and model.residual > UNEXPLAINED and not said.limit.is_outside:
-        share = fmt.percent(100 * model.residual)
-        title = f"unclear, because {share} of the step is unexplained"
+        title = f"unclear, because {fmt.percent(100 * model.residual)} of the step is unexplained"
         cause = Cause(NONE._replace(title=title), None)
-    slowed = ", ".join(slope_clauses(said.limit.part, snapshot.slowing))
-    shown = () if proof is None else (f"{said.limit.title} is {proof}: {slowed}",)
+    slowed = slope_clauses(said.limit.part, snapshot.slowing)
+    shown = () if proof is None else (f"{said.limit.title} is {proof}: {', '.join(slowed)}",)
     limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
-    tries, minor = NO_PROPOSALS
-    if model is not None and cause is said:
-        tries, minor = proposals(model, snapshot, step, limit)
+    tries, minor = (
+        ((), ()) if model is None or cause is not said else proposals(model, snapshot, step, limit)
+    )
     return Answer(
         limit=limit.word,
         title=limit.title,

@@ -17,6 +17,7 @@ from gpudash.diagnosis.lever_change import (
     Outcome,
     change_pct,
     without,
+    without_ms,
 )
 from gpudash.diagnosis.model import played_ms
 from gpudash.diagnosis.parts import (
@@ -33,15 +34,13 @@ from gpudash.diagnosis.parts import (
 )
 from gpudash.diagnosis.pass_effects import (
     FROZEN,
-    all_products,
+    NO_PASSES,
     faster_products,
     fewer_kernels,
-    of_frozen,
-    of_models,
     rehearsed,
 )
 from gpudash.diagnosis.recent_step import RecentStep
-from gpudash.protocol.answer import LEAST_PCT, Gain, GainHow
+from gpudash.protocol.answer import LEAST_PCT, Gain
 from gpudash.protocol.training import Lever
 
 ERROR = 0.03
@@ -91,21 +90,19 @@ def gain_of(change: LeverChange) -> Gain | None:
     now_ms = change.model.step_ms * found.times_samples
     margin = ERROR + change.model.residual
     plays = [played for played in (found.least, found.most) if played is not None]
-    # what a schedule does not explain of the step stays as it is, and is no gain
+    # at most the parts go that it shortens; what a schedule does not explain of the step stays
     changes_ms = [
-        played(one) - played_ms(one) * found.times_samples
+        max(played(one), without_ms(one, EFFECTS[change.helps].shortens))
+        - played_ms(one) * found.times_samples
         for one in change.model.scenarios
         for played in plays
     ]
     least_ms, most_ms = now_ms + min(changes_ms), now_ms + max(changes_ms)
     low_pct = None if found.least is None else change_pct(now_ms, most_ms * (1 + margin))
-    how: GainHow = "rehearsed" if change.timings else ""
-    if least_ms >= now_ms * (1 - 1e-9):
-        return Gain(low_pct, 0.0, found.source, how)
     if change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
         least_ms *= 1 - margin
-    high_pct = change_pct(now_ms, least_ms)
-    return Gain(low_pct, high_pct, found.source, how)
+    high_pct = max(0.0, change_pct(now_ms, least_ms))
+    return Gain(low_pct, high_pct, found.source, "rehearsed" if change.timings else "")
 
 
 def _batched(change: LeverChange) -> Outcome | None:
@@ -113,8 +110,10 @@ def _batched(change: LeverChange) -> Outcome | None:
     prepare_ms = change.step.phases_ms.get("prepare")
     if not prepare_ms or change.step.overlap_ms is not None:
         return NOTHING
-    source = f"preparing takes {fmt.milliseconds(prepare_ms)} ms {change.of_step}"
-    return Outcome(lambda times: max(played_ms(times) - prepare_ms, 0.0), source=source)
+    return Outcome(
+        lambda times: max(played_ms(times) - prepare_ms, 0.0),
+        source=f"preparing takes {fmt.milliseconds(prepare_ms)} ms {change.of_step}",
+    )
 
 
 def fitting_threads(step: RecentStep) -> int | None:
@@ -140,8 +139,10 @@ def _split_among_cores(change: LeverChange) -> Outcome | None:
         rest = CORE.without(times) if before > after else times
         return played_ms(rest._replace(device=times.device * share))
 
-    source = f"threads of an operator: {before}, cores that are there for them: {cores:.1f}"
-    return Outcome(at_best, source=source)
+    return Outcome(
+        at_best,
+        source=f"threads of an operator: {before}, cores that are there for them: {cores:.1f}",
+    )
 
 
 def _pipelined(change: LeverChange) -> Outcome | None:
@@ -153,8 +154,7 @@ def _pipelined(change: LeverChange) -> Outcome | None:
     )
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
     if step.sm_active_pct is not None:
-        free_ms = change.model.step_ms * (100 - step.sm_active_pct) / 100
-        hidden_ms = min(hidden_ms, free_ms)
+        hidden_ms = min(hidden_ms, change.model.step_ms * (100 - step.sm_active_pct) / 100)
         source += f", and the SMs are active {fmt.percent(step.sm_active_pct)} of the time"
     return Outcome(lambda times: played_ms(times) - hidden_ms, source=source)
 
@@ -173,23 +173,25 @@ def _more_samples(change: LeverChange) -> Outcome | None:
         return NOTHING  # a busy device takes longer for more samples
 
     def as_long(times: Times) -> float:  # the input has more to do in any case
-        data_ms, loader_ms = times.data * times_samples, times.loader * times_samples
-        copy_ms = times.copy * times_samples
-        return played_ms(times._replace(data=data_ms, loader=loader_ms, copy=copy_ms))
+        return played_ms(
+            times._replace(
+                data=times.data * times_samples,
+                loader=times.loader * times_samples,
+                copy=times.copy * times_samples,
+            )
+        )
 
     def longer(times: Times) -> float:
         return as_long(times._replace(device=times.device * times_samples))
 
-    longer_ms = fmt.milliseconds(longer(change.times))
-    source = f"{change.works}, then at most {longer_ms} ms"
+    source = f"{change.works}, then at most {fmt.milliseconds(longer(change.times))} ms"
     return Outcome(as_long, longer if change.feeds else None, source, times_samples)
 
 
 def _one_update(change: LeverChange) -> Outcome | None:
     """Fuse all weights into one kernel, bounded by memory bandwidth."""
     forms = ("single", "foreach", "fused")  # the later the fewer kernels
-    known = change.before in forms and change.value in forms
-    if known and forms.index(change.value) <= forms.index(change.before):
+    if change.before in forms and change.value in forms[: forms.index(change.before) + 1]:
         return NOTHING
     optimizer_ms = change.step.phases_ms.get("optimizer")
     least_ms = change.traffic_ms(*UPDATE)
@@ -198,7 +200,7 @@ def _one_update(change: LeverChange) -> Outcome | None:
     source = f"the optimizer takes {fmt.milliseconds(optimizer_ms)} ms"
     if least_ms is not None:
         source += f", its memory traffic at least {fmt.milliseconds(least_ms)} ms,"
-    saved_ms = min(max(optimizer_ms - (least_ms or 0.0), 0.0), change.model.step_ms)
+    saved_ms = max(optimizer_ms - (least_ms or 0.0), 0.0)
     return Outcome(lambda times: played_ms(times) - saved_ms, source=f"{source} {change.of_step}")
 
 
@@ -226,10 +228,6 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
     if exposed_ms is None and collective_ms is None:
         return None
     beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
-    shown = fmt.milliseconds(exposed_ms or 0.0), fmt.milliseconds(beside_ms)
-    source = "nothing but communication runs {} ms, and collectives beside kernels {}".format(
-        *shown
-    )
 
     def left(times: Times, beside_ms: float, exposed_ms: float) -> float:
         device_ms = max(times.device - saved * beside_ms, 0.0)
@@ -239,20 +237,21 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
     return Outcome(
         lambda times: left(times, BESIDE * beside_ms, times.communication),
         None if change.waits_ms is None else lambda times: left(times, 0.0, change.waits_ms or 0.0),
-        f"{source}, {change.of_step}",
+        f"nothing but communication runs {fmt.milliseconds(exposed_ms or 0.0)} ms, "
+        f"and collectives beside kernels {fmt.milliseconds(beside_ms)}, {change.of_step}",
     )
 
 
-BF16 = partial(faster_products, to="bf16", acts_on=of_models)
+BF16 = partial(faster_products, to="bf16", acts_on=lambda phase: phase not in NO_PASSES)
 EFFECTS: Mapping[str, Effect] = {
     "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
     "batches ahead": Effect("evens out batches that take longer", steady_batches, (DATA,)),
     "no loading": Effect(
-        "a probe: the rate without any loading", free_batches, (DATA,), is_probe=True
+        "a probe: the rate without any loading", free_batches, (DATA, CORE), is_probe=True
     ),
-    "less loading": Effect("same samples, less work for the workers", free_batches, (DATA,)),
+    "less loading": Effect("same samples, less work for the workers", free_batches, (DATA, CORE)),
     "loading on the device": Effect(
-        "the device does it for a batch at once", free_batches, (DATA,)
+        "the device does it for a batch at once", free_batches, (DATA, CORE)
     ),
     "pinned copy": Effect("the copy no longer holds up the host", pinned, (COPY,), on="cuda"),
     "batched work": Effect("same result in one go, without waits", _batched, LAUNCHES),
@@ -281,7 +280,7 @@ EFFECTS: Mapping[str, Effect] = {
     "one update": Effect("one kernel updates all weights", _one_update, LAUNCHES),
     "tf32": Effect(
         "products on the tensor cores",
-        partial(faster_products, to="tf32", acts_on=all_products),
+        partial(faster_products, to="tf32", acts_on=lambda phase: phase != "optimizer"),
         on="cuda",
     ),
     "bf16": Effect("half the bits for cores and memory", BF16, (*WORK, COMMUNICATION)),
@@ -290,7 +289,7 @@ EFFECTS: Mapping[str, Effect] = {
         "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
     ),
     "fewer reductions": Effect(
-        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION, DEVICE)
+        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION, *WORK)
     ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),
@@ -299,7 +298,7 @@ EFFECTS: Mapping[str, Effect] = {
     ),
     "image order in frozen models": Effect("saves transposes"),
     "bf16 in frozen models": Effect(
-        "half the bits for cores and memory", partial(BF16, acts_on=of_frozen)
+        "half the bits for cores and memory", partial(BF16, acts_on=FROZEN.__contains__)
     ),
 }
 """How levers help: the words that `helps` of a lever may have."""

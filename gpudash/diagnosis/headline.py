@@ -87,19 +87,20 @@ def interruption(snapshot: Snapshot) -> Headline | None:
         return Headline(kind="starting", title="starting")
     going_on = _meanwhile(snapshot)
     if going_on is not None:
-        kind, title = going_on
-        caution = caution_in_ab(snapshot) if kind == "comparing" else ""
-        return _holding(snapshot.answer, kind, title, caution)
+        caution = caution_in_ab(snapshot) if going_on[0] == "comparing" else ""
+        return _holding(snapshot.answer, *going_on, caution)
     if snapshot.state == "training" and silence(snapshot):
-        why = "something compiles, the loader is late, or the step hangs"
-        return _silent(snapshot, silence(snapshot)[0], (why,))
+        return _silent(
+            snapshot,
+            silence(snapshot)[0],
+            ("something compiles, the loader is late, or the step hangs",),
+        )
     return None
 
 
 def is_comparing(snapshot: Snapshot) -> bool:
-    shown, slowing = snapshot.comparison, snapshot.slowing
-    is_slowing = slowing is not None and not slowing.is_over
-    return is_slowing or (shown is not None and not shown.is_over)
+    both = (snapshot.comparison, snapshot.slowing)
+    return any(one is not None and not one.is_over for one in both)
 
 
 def why_lines(shown: Headline) -> list[str]:
@@ -109,8 +110,8 @@ def why_lines(shown: Headline) -> list[str]:
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
-    step_ms = fmt.milliseconds(answer.step_ms)
-    yield f"{fmt.plain(snapshot.workload)}: {answer.title}; a step {step_ms} ms"
+    of = fmt.plain(snapshot.workload)
+    yield f"{of}: {answer.title}; a step {fmt.milliseconds(answer.step_ms)} ms"
     for lane in answer.lanes:
         parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
         yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
@@ -176,15 +177,12 @@ def _measuring(snapshot: Snapshot) -> Iterator[str]:
     yield f"setting {newest.number}: {fmt.plain(newest.configuration)}"
     before = earlier[-1] if earlier else None
     if before is not None and before.workload == snapshot.workload:
-        rate, step_ms = fmt.significant(before.samples_per_s), before.step_ms_p50
-        so_far = f"{rate} samples/s, step p50 {fmt.milliseconds(step_ms)} ms"
-        yield f"setting {before.number}: {so_far}"
+        rate, step_ms = fmt.significant(before.samples_per_s), fmt.milliseconds(before.step_ms_p50)
+        yield f"setting {before.number}: {rate} samples/s, step p50 {step_ms} ms"
 
 
 def _said(of: Headline | Answer) -> Iterator[str]:
-    yield from of.evidence
-    if of.caution:
-        yield of.caution
+    yield from filter(None, (*of.evidence, of.caution))
 
 
 def _tries(of: Headline | Answer) -> Iterator[str]:

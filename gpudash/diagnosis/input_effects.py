@@ -84,11 +84,6 @@ def free_batches(change: LeverChange) -> Outcome:
     return without(change, (DATA,), "the step waits {ms} ms for data {of}")
 
 
-def pinning_of(step: RecentStep) -> Pinning | None:
-    profile = step.profile
-    return profile.profiled.pinning if profile is not None and profile.profiled else None
-
-
 def pin_ms(step: RecentStep, pinning: Pinning) -> float:
     return pinning.thread_pin_ms if step.workers else pinning.pin_ms
 
@@ -98,7 +93,7 @@ def pinned(change: LeverChange) -> Outcome | None:
 
     At worst nothing is hidden, and both take as long as in the slowest measurement.
     """
-    copying_ms, pinning = change.times.copy, pinning_of(change.step)
+    copying_ms, pinning = change.times.copy, change.step.pinning
     if pinning is None:
         source = f"a batch is copied in {fmt.milliseconds(copying_ms)} ms {change.of_step}"
         least_ms = STAGED * copying_ms
@@ -108,9 +103,7 @@ def pinned(change: LeverChange) -> Outcome | None:
 
         return Outcome(staged, source=source)
     pinned_in_ms = pin_ms(change.step, pinning)
-    copies = change.step.profile.copies if change.step.profile is not None else ()
-    pinned_ms = sum(one.ms for one in copies if one.direction == "to device" and one.is_pinned)
-    kept_ms = min(pinned_ms, copying_ms)
+    kept_ms = min(sum(one.ms for one in change.step.copies if one.is_pinned), copying_ms)
     worst_ms = pinning.slower * (pinning.copy_ms + pinned_in_ms)
 
     def at_best(times: Times) -> float:

@@ -23,8 +23,8 @@ def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
         return (lane("CPU", (*data, *prepare, *train), step_ms, "other"),)
     lanes: list[Lane] = []
     if step.overlap_ms is not None and prepare:
-        name = prepares(snapshot, step)
-        lanes = [lane("train", train, step_ms, "idle"), lane(name, prepare, step_ms, "idle")]
+        named = (("train", train), (prepares(snapshot, step), prepare))
+        lanes = [lane(name, parts, step_ms, "idle") for name, parts in named]
     elif prepare or train:
         lanes = [lane("GPU", (*prepare, *train), step_ms, "idle")]
     host = (*_part("busy", "busy", step.host_ms, "fill-host"), *data)

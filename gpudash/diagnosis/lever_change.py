@@ -50,7 +50,7 @@ class LeverChange(NamedTuple):
 
     def traffic_ms(self, weights: float, state: float = 0.0) -> float | None:
         """Take multiples of the weights' and of the optimizer state's size; None: not known."""
-        traced = self.step.profile.profiled if self.step.profile is not None else None
+        traced = self.step.profiled
         if traced is None or traced.peak is None or traced.weights is None:
             return None
         mib = weights * traced.weights.mib + state * traced.weights.state_mib
@@ -83,12 +83,13 @@ Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 def without(change: LeverChange, parts: tuple[ModelPart, ...], said: str) -> Outcome:
     """If these parts took no time."""
     ms = fmt.milliseconds(sum(part.ms(change.times) for part in parts))
-    source = said.format(ms=ms, of=change.of_step)
-    return Outcome(lambda times: played_ms(reduce(_left_out, parts, times)), source=source)
+    return Outcome(
+        lambda times: without_ms(times, parts), source=said.format(ms=ms, of=change.of_step)
+    )
 
 
-def _left_out(times: Times, part: ModelPart) -> Times:
-    return part.without(times)
+def without_ms(times: Times, parts: tuple[ModelPart, ...]) -> float:
+    return played_ms(reduce(lambda left, part: part.without(left), parts, times))
 
 
 def change_pct(before_ms: float, after_ms: float) -> float:

@@ -52,8 +52,7 @@ class Limits:
         return sorted(found, key=lambda one: -one.seconds)
 
     def main(self) -> str:
-        first = next(iter(self.shares()), None)
-        return "" if first is None else said(first)
+        return next(map(said, self.shares()), "")
 
     def _train(self, item: Progress) -> None:
         newest = item.steps[-1].since_break
@@ -79,5 +78,7 @@ class Limits:
 
 
 def said(one: Limited) -> str:
-    title = one.answer.title.partition(",")[0]  # without why it is unclear
-    return f"{title} for {percent(100 * one.share)} of the training time"
+    # without why it is unclear
+    return (
+        f"{one.answer.title.partition(',')[0]} for {percent(100 * one.share)} of the training time"
+    )

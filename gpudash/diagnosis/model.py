@@ -248,15 +248,14 @@ def _waited_ms(traced: Summary, copy_ms: float) -> float:
 
 def _takes_all(step: RecentStep) -> bool:
     """If the host takes each batch at once, loader workers set the pace: on cores of their own."""
-    waits_ms, may_wait = step.data_ms or 0.0, step.on_gpu and step.workers != 0
-    return may_wait and step.step_ms is not None and waits_ms >= WAITED * step.step_ms
+    may_wait = step.on_gpu and step.workers != 0
+    return may_wait and (step.data_ms or 0.0) >= WAITED * (step.step_ms or inf)
 
 
 def _blocks(step: RecentStep) -> bool:
     if step.profile is None:
         return step.pinned is False
-    copies = step.profile.copies
-    return any(one.direction == "to device" and one.is_pinned is False for one in copies)
+    return any(one.is_pinned is False for one in step.copies)
 
 
 def _works_ms(step: RecentStep) -> float | None:
@@ -279,11 +278,11 @@ def _works_ms(step: RecentStep) -> float | None:
 def _code_ms(step: RecentStep, works_ms: float) -> float:
     """Return the host's time in the script's own code, as far as it is known.
 
-    On a GPU it may wait there: only a profile shows that the device has not worked meanwhile.
+    All of the host waits for a core alike. On a GPU the code may wait for that: only a profile
+    shows that the device has not worked meanwhile.
     """
-    if step.traced_code_ms is not None:
-        return step.traced_code_ms - step.no_core_ms
-    code_ms = step.own_code_ms
-    if code_ms is None:
-        code_ms = step.phases_ms.get("your_code", 0.0)
-    return code_ms - works_ms if step.on_gpu else code_ms
+    known = (step.traced_code_ms, step.own_code_ms, step.phases_ms.get("your_code", 0.0))
+    code_ms = next(ms for ms in known if ms is not None)
+    code_ms *= 1 - step.no_core_ms / (step.step_ms or inf)
+    is_waiting = step.on_gpu and step.traced_code_ms is None
+    return code_ms - works_ms if is_waiting else code_ms

@@ -64,10 +64,10 @@ class ModelPart(NamedTuple):
         return float(getattr(times, self.fields[0]))
 
     def without(self, times: Times) -> Times:
-        return _changed(times, dict.fromkeys(self.fields, 0.0))
+        return times._replace(**dict[str, Any](dict.fromkeys(self.fields, 0.0)))
 
     def more(self, times: Times, ms: float) -> Times:
-        return _changed(times, {self.fields[0]: self.ms(times) + ms})
+        return times._replace(**dict[str, Any]({self.fields[0]: self.ms(times) + ms}))
 
 
 class _Data(ModelPart):
@@ -90,10 +90,6 @@ class _Wait(ModelPart):
 
     def without(self, times: Times) -> Times:
         return times._replace(waits=times.is_one)
-
-
-def _changed(times: Times, values: dict[str, Any]) -> Times:
-    return times._replace(**values)
 
 
 DATA = _Data("data", ("loader",), ("data", "loader"))

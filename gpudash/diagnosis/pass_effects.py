@@ -30,6 +30,7 @@ UPDATES = ("aten::_foreach", "aten::_fused")
 """Operators of optimizers."""
 PASSES, FROZEN = ("forward", "backward"), ("frozen",)
 """Phases of the models that train, and of those without an optimizer."""
+NO_PASSES = ("optimizer", "your_code", "rollout", *FROZEN)
 
 ActsOn: TypeAlias = Callable[[str], bool]
 """Says of a phase whether a lever acts on what the device computes in it."""
@@ -87,18 +88,6 @@ def _kept_launches(profile: Summary) -> float:
 # ── faster products ─────────────────────────────────────────────────────────────────────
 
 
-def all_products(phase: str) -> bool:
-    return phase != "optimizer"
-
-
-def of_models(phase: str) -> bool:
-    return phase not in ("optimizer", "your_code", "rollout", *FROZEN)
-
-
-def of_frozen(phase: str) -> bool:
-    return phase in FROZEN
-
-
 def faster_products(change: LeverChange, to: str, acts_on: ActsOn) -> Outcome | None:
     """For bf16, halve the traffic elsewhere, less the casts. Autocast adds launches."""
     reached_ms = _reached_ms(change, acts_on)
@@ -139,11 +128,14 @@ class Products(NamedTuple):
 
 
 def _products_of(change: LeverChange, to: str) -> Products | None:
-    profile = change.step.profile
-    traced = profile.profiled if profile is not None else None
-    if profile is None or traced is None or traced.peak is None:
-        return None
-    if traced.precision not in ("fp32", "tf32", "cudnn_tf32"):
+    profile, traced = change.step.profile, change.step.profiled
+    precisions = ("fp32", "tf32", "cudnn_tf32")
+    if (
+        profile is None
+        or traced is None
+        or traced.peak is None
+        or traced.precision not in precisions
+    ):
         return None
     others = "fp32" if traced.precision == "cudnn_tf32" else traced.precision
     kernels = _product_kernels(profile)
@@ -170,8 +162,8 @@ def _of_products(change: LeverChange, products: Products, to: str, most_ms: floa
     all_ms = max(products.ms, 1e-9)
     most = min(most_ms / all_ms, 1.0)
     least = max(1 - max(works_ms - most_ms, 0.0) / all_ms, 0.0)
-    best_ms, worst_ms = most * (products.ms - products.new_ms), products.ms - products.slow_ms
-    worst_ms *= least
+    best_ms = most * (products.ms - products.new_ms)
+    worst_ms = least * (products.ms - products.slow_ms)
     if to == "bf16" and products.ms:
         others_ms = min(works_ms, most_ms) - products.ms
         best_ms += max(others_ms, 0.0) / 2
@@ -184,14 +176,13 @@ def _of_products(change: LeverChange, products: Products, to: str, most_ms: floa
 
 
 def _of_units(change: LeverChange, to: str, most_ms: float) -> Outcome:
-    step = change.step
-    active, dram = step.sm_active_pct, step.dram_active_pct
+    active, dram = change.step.sm_active_pct, change.step.dram_active_pct
     memory = min(dram / active, 1.0) if active and dram is not None else 0.0
     saved_ms = most_ms * (1 - memory) * (1 - SPEED[change.before] / SPEED[to])
     saved_ms += most_ms * memory / 2 if to == "bf16" else 0.0
     more = MORE_LAUNCHES.get(to, 0.0)
-    tensor = fmt.percent(step.tensor_active_pct)
-    source = f"tensor cores are active {tensor} of the time, SMs {fmt.percent(active)}"
+    shares = fmt.percent(change.step.tensor_active_pct), fmt.percent(active)
+    source = "tensor cores are active {} of the time, SMs {}".format(*shares)
     return Outcome(_quicker(saved_ms), _quicker(0.0, more) if more else None, source)
 
 

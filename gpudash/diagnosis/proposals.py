@@ -1,7 +1,6 @@
 """Propose what an A/B should try: the levers by what they gain, for each second of trying."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
 
 from gpudash.diagnosis.causes.cause import Limit
 from gpudash.diagnosis.effects import EFFECTS, Effect, fitting_threads, gain_of, helps_of
@@ -24,16 +23,12 @@ COMPILE_S = 60
 """What compiling takes in addition."""
 
 
-Proposals: TypeAlias = tuple[tuple[Try, ...], tuple[str, ...]]
-NO_PROPOSALS: Proposals = (), ()
-
-
 def proposals(
     model: Model,
     snapshot: Snapshot,
     step: RecentStep,
     limit: Limit,
-) -> Proposals:
+) -> tuple[tuple[Try, ...], tuple[str, ...]]:
     """Return what to try, best first, and levers whose gain is inside the model's error.
 
     What an A/B has shown to be faster with these settings comes first, what nothing is known of
@@ -96,8 +91,8 @@ def _estimated(
             continue  # no loader makes batches
         gain = gain_of(change)
         if _is_minor(gain) or _claims(gain, effect, limit):
-            tried_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
-            yield Try(lever.name, value, effect.why, before, gain, tried_s)
+            takes_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
+            yield Try(lever.name, value, effect.why, before, gain, takes_s)
 
 
 def _claims(gain: Gain | None, effect: Effect, limit: Limit) -> bool:
@@ -155,14 +150,14 @@ def _value(lever: Lever, named: str, active: str, step: RecentStep) -> str | Non
 
 def _verdicts(snapshot: Snapshot) -> dict[tuple[str, frozenset[str]], ComparisonShown]:
     """Let a verdict with these settings replace others on the same two values."""
-    ended = (one for one in snapshot.verdicts if one.verdict)
-    by_fit = sorted(ended, key=lambda one: is_of_now(one, snapshot.settings))
-    return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit}
+    by_fit = sorted(snapshot.verdicts, key=lambda one: is_of_now(one, snapshot.settings))
+    return {(one.lever, frozenset((one.a, one.b))): one for one in by_fit if one.verdict}
 
 
 def is_of_now(verdict: ComparisonShown, settings: Settings) -> bool:
-    others = {name: value for name, value in settings.items() if name != verdict.lever}
-    return verdict.settings == others
+    return verdict.settings == {
+        name: value for name, value in settings.items() if name != verdict.lever
+    }
 
 
 def way_back(change: float) -> float:

@@ -6,12 +6,13 @@ from math import ceil, inf, isfinite
 import msgspec
 
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
+from gpudash.protocol.inspections import Pinning, Profiled
 from gpudash.protocol.session import Straggler
 from gpudash.protocol.training import Aside
 from gpudash.ranks.same_steps import WAIT
 from gpudash.snapshot import ASIDES, Snapshot
 from gpudash.statistics import WARMUP_STEPS
-from gpudash.trace.summary import Summary
+from gpudash.trace.summary import CopyUse, Summary
 
 MEASURED_STEPS = 20
 """Steps after a break that an answer needs, …"""
@@ -88,6 +89,21 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     profile: Summary | None = None
     """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
 
+    @property
+    def profiled(self) -> Profiled | None:
+        """What its profile has measured besides."""
+        return self.profile.profiled if self.profile is not None else None
+
+    @property
+    def pinning(self) -> Pinning | None:
+        return self.profiled.pinning if self.profiled is not None else None
+
+    @property
+    def copies(self) -> list[CopyUse]:
+        """Those to the device, by its profile."""
+        of = () if self.profile is None else self.profile.copies
+        return [one for one in of if one.direction == "to device"]
+
     def owned_ms(self, owner: str) -> float:
         """Return 0 where it is not measured."""
         return self.owners_ms.get(owner, 0.0)
@@ -124,9 +140,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def computing_ms(self) -> float | None:
-        if self.device_ms is None:
-            return None
-        return max(self.device_ms - (self.communication_ms or 0.0), 0.0)
+        waits_ms = self.communication_ms or 0.0
+        return None if self.device_ms is None else max(self.device_ms - waits_ms, 0.0)
 
     @property
     def asked_cores(self) -> float | None:
@@ -162,9 +177,8 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def busy_ms(self) -> float | None:
-        if self.profile is None or self.profile.busy_ms is None or self.step_ms is None:
-            return None
-        return min(self.profile.busy_ms, self.step_ms)
+        busy_ms = None if self.profile is None else self.profile.busy_ms
+        return None if busy_ms is None or self.step_ms is None else min(busy_ms, self.step_ms)
 
     @property
     def exposed_ms(self) -> float | None:
@@ -177,7 +191,7 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
         alone_ms, profile = self.copy_alone_ms, self.profile
         if profile is None or profile.overlap_ms is not None:
             return alone_ms
-        seen_ms = sum(each.ms for each in profile.copies if each.direction == "to device")
+        seen_ms = sum(one.ms for one in self.copies)
         return max(alone_ms or 0.0, min(seen_ms, self.step_ms or seen_ms))
 
     @property
@@ -222,22 +236,22 @@ def recent_step(
     other_pct = _of_host(snapshot, "other_cpu_pct") or 0.0
     loader_pct = None if on_gpu else _of_host(snapshot, "loader_cpu_pct")
     workers = snapshot.settings.get("num_workers", "")
-    pins, source = (snapshot.settings.get(name, "") for name in ("pin_memory", "data"))
+    pins = snapshot.settings.get("pin_memory", "")
     clocks_mhz = snapshot.series.of("sm_clock_mhz") if throttle else ()
     means = {name: mean(name) for name in MEANS}
     phases_ms = {phase.name: mean(f"{phase.name}_ms") for phase in snapshot.phases}
     # the few steps whose phases are measured may take longer than the others
     slower = max((means["device_ms"] or 0.0) / (means["step_ms"] or inf), 1.0)
     times = {name: ms for name in ("device_ms", "overlap_ms") if (ms := means[name]) is not None}
-    owners_pct = {name: _of_host(snapshot, f"{name}_pct") for name in OWNERS}
-    counts = {name: _of_host(snapshot, name) for name in COUNTS}
     step_ms = means["step_ms"] or 0.0
     return RecentStep(
         steps=snapshot.recent.steps,
         owners_ms={
-            name: step_ms * pct / 100 for name, pct in owners_pct.items() if pct is not None
+            name: step_ms * pct / 100
+            for name in OWNERS
+            if (pct := _of_host(snapshot, f"{name}_pct")) is not None
         },
-        counts={name: count for name, count in counts.items() if count is not None},
+        counts={one: n for one in COUNTS if (n := _of_host(snapshot, one)) is not None},
         phases_ms={name: ms / slower for name, ms in phases_ms.items() if ms is not None},
         on_gpu=on_gpu,
         core_wait_pct=_of_host(snapshot, "core_wait_pct"),
@@ -250,7 +264,9 @@ def recent_step(
         throttle=throttle,
         others_pct=None if snapshot.gpu is None else snapshot.gpu.others_pct,
         workers=int(workers) if workers.isdecimal() else None,
-        pinned={"on": True, "off": False}.get(pins) if source != "resident" else None,
+        pinned={"on": True, "off": False}.get(pins)
+        if snapshot.settings.get("data") != "resident"
+        else None,
         profile=profile if profile is not None and profile.on_device else None,
         traced_code_ms=None if profile is None else profile.own_code_ms,
         **means | {name: ms / slower for name, ms in times.items()},

@@ -4,6 +4,7 @@ import msgspec
 from msgspec import convert
 
 from gpudash.protocol.answer import Answer, Try
+from gpudash.protocol.session import Slope
 from workloads.levers import NUMERICS, Numerics
 
 
@@ -31,18 +32,6 @@ class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
     source: str
 
 
-class SlopeReport(msgspec.Struct, frozen=True, kw_only=True):
-    """By how much a step grew with a part that was slowed, as a share of the delay."""
-
-    slope: float | None
-    low: float | None
-    high: float | None
-    modelled: tuple[float, float] | None
-    """Least and most by the model of the step."""
-    why_not: str
-    """Why the part was not slowed; empty if it was."""
-
-
 class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
     """What limits a training, and what each lever would bring. None = not measured."""
 
@@ -63,7 +52,7 @@ class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
     device and `collectives`."""
     parts: tuple[PartReport, ...]
     proposals: tuple[ProposalReport, ...]
-    slopes: dict[str, SlopeReport]
+    slopes: dict[str, Slope]
     """By part: loader, host, device; empty unless they were slowed."""
 
 
@@ -79,7 +68,7 @@ def report_of(answer: Answer) -> AnswerReport:
         counts=answer.counts,
         parts=convert(answer.parts, tuple[PartReport, ...], from_attributes=True),
         proposals=tuple(map(_proposal, answer.tries)),
-        slopes={one.part: convert(one, SlopeReport, from_attributes=True) for one in answer.slopes},
+        slopes={one.part: one for one in answer.slopes},
     )
 
 

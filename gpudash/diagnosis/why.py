@@ -74,10 +74,11 @@ def _part_line(one: Without, model: Model, slopes: Iterable[Slope]) -> str:
 
 
 def _cause_line(one: Cause, width: int, *, is_limit: bool) -> str:
-    found = f", limits from {fmt.percent(one.limit.least_pct)}{': the limit' if is_limit else ''}"
-    if one.pct is None:
-        found = ", not measured"
-    return f"{'▸' if is_limit else ' '} {one.limit.label:<{width}} {fmt.percent(one.pct):>6}{found}"
+    found = f"limits from {fmt.percent(one.limit.least_pct)}{': the limit' if is_limit else ''}"
+    found = "not measured" if one.pct is None else found
+    return (
+        f"{'▸' if is_limit else ' '} {one.limit.label:<{width}} {fmt.percent(one.pct):>6}, {found}"
+    )
 
 
 def _code_lines(code: CodeLines | None) -> Iterator[str]:
@@ -86,5 +87,5 @@ def _code_lines(code: CodeLines | None) -> Iterator[str]:
     yield ""
     yield f"your code, by where the script was in {code.looks} looks"
     for one in code.lines[:MOST_WAITS]:
-        where = fmt.plain(fmt.source_line(one.file, one.line))
-        yield f"  {one.count:>3}  {where} {fmt.plain(one.function)}"
+        where = f"{fmt.source_line(one.file, one.line)} {one.function}"
+        yield f"  {one.count:>3}  {fmt.plain(where)}"

@@ -321,9 +321,11 @@ class Clock(Generic[TimestampT]):
 
     def _mark(self, name: str, /) -> None:
         called_s = perf_counter()
-        if self._learns_since_s is not None:  # autograd's own thread may have done that
+        # on a CPU this thread is autograd's, too
+        elsewhere = LEARNS if self._reference_cpu_s is None else (WAIT,)
+        if self._learns_since_s is not None:
             self.host.elsewhere(called_s - time.thread_time() - self._learns_since_s)
-        self._learns_since_s = called_s - time.thread_time() if name in LEARNS else None
+        self._learns_since_s = called_s - time.thread_time() if name in elsewhere else None
         self._names.append(name)
         self._recorded.append(self._timestamps.record())
         self.spent_s += perf_counter() - called_s

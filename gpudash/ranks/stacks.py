@@ -10,7 +10,8 @@ MOST_FRAMES = 100
 """As many as a process sends; text from elsewhere may be endless."""
 LIBRARY = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/]python3\.\d+[\\/]"
-    r"|[\\/]gpudash[\\/](?:inject|instrument|levers|protocol|script|training|worker)[\\/]|^<frozen "
+    r"|[\\/]gpudash[\\/](?:inject|instrument|levers|protocol|script|training|worker)[\\/]"
+    r"|^<(?:frozen |string>)"
 )
 """Matches paths of code that is not the script author's."""
 PHASES = re.compile(

@@ -17,9 +17,7 @@ def _save_begins(steps: Steps) -> bool:
 
 
 def _save_ends(steps: Steps) -> None:
-    steps.asides.saved()
-    steps.observer.aside(None)
-    steps.restart(steps.held)
+    steps.is_saved = True
 
 
 def _cell_begins(steps: Steps) -> None:

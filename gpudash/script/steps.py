@@ -51,6 +51,8 @@ class Steps:
         self.meter.reset(self.follower, self.feeds, self.findings)
         self.held: StepCounts | None = None
         """From before the aside, maybe trained on after it."""
+        self.is_saved = False
+        """A checkpoint's file is there, and nothing has come since."""
         self.bare_backwards = 0
         """Backward passes since an optimizer stepped."""
         self.is_new_cell = False
@@ -71,6 +73,7 @@ class Steps:
 
     def finish(self) -> None:
         """Close the steps that are over but not closed yet: the training is over."""
+        self.go_on()
         self.stop_skipping()
         if self.follower.is_here:
             self.no_more_comes()
@@ -214,6 +217,14 @@ class Steps:
         self.observer.aside(self.asides.why)
         self.restart()
         self.held = held
+
+    def go_on(self) -> None:
+        """End a checkpoint: what the script did since, such as a flush to disk, is part of it."""
+        if self.is_saved and self.follower.is_here:
+            self.is_saved = False
+            self.asides.saved()
+            self.observer.aside(None)
+            self.restart(self.held)
 
     def idle(self, now: float) -> None:
         """Let the observer do what is due, where no step may come for long."""

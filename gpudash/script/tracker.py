@@ -61,9 +61,12 @@ class Tracker:
     def tell(self, event: str, *args: Any) -> bool | None:
         """Take an event. A begin returns whether to report its end."""
         try:
-            if event in HERE and get_ident() != self._steps.follower.thread:
+            steps = self._steps
+            if event in HERE and get_ident() != steps.follower.thread:
                 return False
-            return HANDLERS[event](self._steps, *args)
+            if steps.is_saved:
+                steps.go_on()
+            return HANDLERS[event](steps, *args)
         except Exception as error:  # no exception of ours may reach the script
             if is_from_handler(error):
                 raise

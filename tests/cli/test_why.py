@@ -217,8 +217,16 @@ SLOPES = (
     Slope(part="device", why_not="on a CPU"),
 )
 SLOPES_TOLD = {
-    "loader": {"slope": 1.0, "low": 0.8, "high": 1.2, "modelled": [1.0, 1.0], "why_not": ""},
-    "device": dict.fromkeys(("slope", "low", "high", "modelled")) | {"why_not": "on a CPU"},
+    "loader": {
+        "part": "loader",
+        "slope": 1.0,
+        "low": 0.8,
+        "high": 1.2,
+        "modelled": [1.0, 1.0],
+        "why_not": "",
+    },
+    "device": dict.fromkeys(("slope", "low", "high", "modelled"))
+    | {"part": "device", "why_not": "on a CPU"},
 }
 
 

@@ -64,6 +64,10 @@ def test_a_limit_is_named_with_its_evidence():
     late = ask(measured(core_wait_pct=50.0, data_ms=LEAST_DATA_PCT / 10))
     assert late.evidence[1] == "then: input-bound, the GPU waits for data 1.00 of 10.0 ms"
     assert late.tries
+    rest = {"no_core_pct": 80.0, "blocked_pct": 4.0, "own_code_ms": 8.0, "device_ms": 10.0}
+    crowded = ask(measured(device=CPU, core_wait_pct=80.0, host_ms=10.0, **rest))
+    own = "your own code runs 1.20 of 10.0 ms beside launches"
+    assert crowded.evidence[1] == f"then: bound by your own code, {own}"
     assert ask(cpu_step(), cores=2).evidence == (
         "the CPU computes 98 % of 320 ms",
         "the training uses 1.3 of 2 cores",

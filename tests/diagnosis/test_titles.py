@@ -11,8 +11,11 @@ from gpudash.diagnosis.causes import table
 from gpudash.diagnosis.causes.cause import Limit, Measured
 from gpudash.diagnosis.causes.facts import CONDITIONS, FACTS
 from gpudash.diagnosis.causes.table import causes, evidence, limit_of
-from gpudash.diagnosis.model import model_of
+from gpudash.diagnosis.effects import EFFECTS, ERROR, gain_of
+from gpudash.diagnosis.lever_change import LeverChange, change_pct, without_ms
+from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.recent_step import RecentStep
+from gpudash.protocol.answer import LEAST_PCT
 from gpudash.snapshot import Snapshot
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import changed
@@ -40,7 +43,7 @@ def test_a_part_is_told_by_its_own_share_first_and_all_clauses_by_facts(limit):
 
 MS = st.one_of(st.none(), st.floats(0.0, 10.0), st.floats(9.0, 10.0))
 PCT = st.one_of(st.none(), st.floats(0.0, 100.0))
-PHASES = ("copy", "communication", "your_code", "forward", "backward")
+PHASES = ("copy", "communication", "your_code", "prepare", "forward", "backward", "optimizer")
 SUMMARIES = st.builds(
     Summary,
     steps=st.just(10),
@@ -98,3 +101,18 @@ def test_what_is_told_of_a_limit_is_enough_to_limit(step):
     if cause.limit.part is not None and cause.limit.word not in OF_CAUSE:
         told = fmt.percent(cause.told_pct), fmt.milliseconds(cause.told_pct / 10)
         assert any(one in evidence(cause, now)[0] for one in told)
+
+
+MOVED = ("one update", "batched work", "fewer kernels", "half the bytes", "less loading")
+
+
+@given(STEPS, st.sampled_from(MOVED))
+def test_no_promise_is_above_what_the_parts_leave_that_a_lever_shortens(step, helps):
+    step = changed(step, profile=step.profile if step.on_gpu else None)
+    model = model_of(step)
+    if model is None or (gain := gain_of(LeverChange(helps, "off", "on", step, model))) is None:
+        return
+    parts = EFFECTS[helps].shortens
+    saved_ms = max(played_ms(one) - without_ms(one, parts) for one in model.scenarios)
+    least_ms = (10.0 - saved_ms) * (1 - ERROR - model.residual)
+    assert gain.high_pct <= max(change_pct(10.0, least_ms), LEAST_PCT) + 1e-6

@@ -42,6 +42,7 @@ OBJECTS = text(
     [
         (text(("/home/u/data.py", 41, "load"), *TRAIN), "", "is in load (data.py:41)"),
         (text(("/home/u/train.py", 7, "<module>")), "", "is at train.py:7"),
+        (text(("<string>", 3, "getvalue"), *TRAIN), "", "is in train (train.py:30)"),
         (BACKWARD, "backward", "is in backward (train.py:30)"),
         (OBJECTS, "gather_object", "waits in gather_object (train.py:30)"),
         (

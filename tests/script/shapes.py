@@ -75,11 +75,11 @@ def validates_before_its_first_step(toy):
 
 
 @shape(10)
-def works_after_a_checkpoint(toy):
+def flushes_a_checkpoint(toy):
     model, optimizer = made()
     fit(model, optimizer, random_batches(5))
     torch.save(model.state_dict(), io.BytesIO())
-    time.sleep(0.02)
+    time.sleep(0.2)
     fit(model, optimizer, random_batches(5))
 
 

@@ -144,11 +144,11 @@ def test_evaluation_and_checkpoints_are_no_part_of_a_step(results):
     assert min(after) < 2 * 50  # the script sleeps longer in each evaluation
 
 
-def test_a_checkpoint_ends_when_its_file_is_saved(results):
-    one = results["works_after_a_checkpoint"]
+def test_what_follows_a_saved_file_is_part_of_the_checkpoint(results):
+    one = results["flushes_a_checkpoint"]
     assert one["asides"] == [["checkpoint", 5], [None, 5]]
     (after,) = (record for record in one["records"] if record["step"] == 6)
-    assert after["step_ms"] >= 20  # the script sleeps before the step
+    assert after["step_ms"] < 200  # the script sleeps before the step
 
 
 def test_findings_are_complete_once_a_step_was_looked_through(results):

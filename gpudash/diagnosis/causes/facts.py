@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Measured
-from gpudash.diagnosis.input_effects import pin_ms, pinning_of
+from gpudash.diagnosis.input_effects import pin_ms
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.parts import WAIT
@@ -24,10 +24,6 @@ from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import Summary, SyncUse
 
-GB = 1e9
-MIB = 2**20
-SHARED_PCT = CORE_WAIT_WARNS_PCT
-"""Percent of the time in which others have work on the device: as for cores that others have."""
 LEAST_DATA_PCT = 10.0
 """As other tools have it: a wait for data of 10 % of the step is named."""
 LEAST_OF_DATA = 0.3
@@ -123,8 +119,7 @@ def _with_every_core(now: Measured) -> str:
     """Only the number of cores bounds the wait of several threads, and of rank 0's alone."""
     step, waits_pct, busy = now.step, now.step.core_wait_pct or 0.0, _known(now.step.busy_cores)
     asked = max(_known(step.asked_cores), 1.0)  # cores; `core_wait_pct` is a share of them
-    _only_if(0 < waits_pct < 100 and not _is_one_of_several(now))
-    _only_if(asked <= 1 or step.cores)
+    _only_if(0 < waits_pct < 100 and not _is_one_of_several(now) and (asked <= 1 or step.cores))
     least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
     return fmt.significant(1 + max(change_pct(100.0, least_pct), 0.0) / 100)
 
@@ -160,35 +155,34 @@ def _profile(now: Measured) -> Summary:
 
 
 def _pinning(now: Measured) -> str:
-    pinned_in_ms = pin_ms(now.step, _known(pinning_of(now.step)))
+    pinned_in_ms = pin_ms(now.step, _known(now.step.pinning))
     _only_if(pinned_in_ms > (now.step.copy_ms or 0.0))
     return fmt.milliseconds(pinned_in_ms)
 
 
 def _collectives(now: Measured) -> str:
     """Take the time of the rank with the shortest collectives: it waits least in them."""
-    ranks = [row for row in now.snapshot.ranks if row.values.get("collective_bus_mib")]
-    row = min(ranks, key=lambda one: one.values.get("collective_ms") or inf, default=None)
-    values = _known(row).values
+    ranks = (row.values for row in now.snapshot.ranks if row.values.get("collective_bus_mib"))
+    values = _known(min(ranks, key=lambda one: one.get("collective_ms") or inf, default=None))
     mib, ms = values["collective_bus_mib"], values.get("collective_ms")
     sends = f"each rank sends {fmt.significant(mib)} MiB a step"
     if not ms:
         return sends
     exposed_ms = values.get("collective_exposed_ms", values.get("communication_ms"))
-    exposed, bus = "", now.snapshot.bus_gb_s
-    if exposed_ms is not None:
-        exposed = f", {fmt.percent(min(100 * exposed_ms / ms, 100.0))} of it exposed"
+    exposed_pct = None if exposed_ms is None else min(100 * exposed_ms / ms, 100.0)
+    exposed = "" if exposed_pct is None else f", {fmt.percent(exposed_pct)} of it exposed"
+    bus = now.snapshot.bus_gb_s
     most = "" if bus is None else f" of {fmt.significant(bus)} measured"
-    reached = f"{fmt.significant(mib * MIB / (ms / 1e3) / GB)}{most} GB/s on the bus"
+    reached = f"{fmt.significant(mib * 2**20 / 1e6 / ms)}{most} GB/s on the bus"
     return f"{sends} in {fmt.milliseconds(ms)} ms{exposed}, {reached}"
 
 
 def _passes(now: Measured) -> str:
     """Return how many backward passes average gradients, where one could do."""
-    lever = next((one for one in now.snapshot.levers if one.name == "grad_sync"), None)
-    _only_if(lever is not None and lever.refusal is None)
-    _only_if(now.snapshot.settings.get("grad_sync") == _known(lever).default)
-    return f"{1 / (1 - _known(lever).share):.0f}"
+    lever = _known(next((one for one in now.snapshot.levers if one.name == "grad_sync"), None))
+    is_default = now.snapshot.settings.get("grad_sync") == lever.default
+    _only_if(is_default and lever.refusal is None)
+    return f"{1 / (1 - lever.share):.0f}"
 
 
 def _without_waits(now: Measured) -> str:
@@ -208,8 +202,8 @@ def place(sync: SyncUse) -> str:
 
 
 def _emptied(now: Measured) -> str:
-    waits = _profile(now).syncs
-    one = _known(next((one for one in waits if one.what == "empty_cache" and one.file), None))
+    named = (one for one in _profile(now).syncs if one.what == "empty_cache" and one.file)
+    one = _known(next(named, None))
     return f"{fmt.milliseconds(one.blocked_ms)} ms of that {place(one)}"
 
 
@@ -243,11 +237,10 @@ def _waits(now: Measured) -> str:
 
 
 def _units(now: Measured) -> str:
-    step = now.step
     shares = {
-        "SMs active": step.sm_active_pct,
-        "DRAM traffic": step.dram_active_pct,
-        "tensor cores": step.tensor_active_pct,
+        "SMs active": now.step.sm_active_pct,
+        "DRAM traffic": now.step.dram_active_pct,
+        "tensor cores": now.step.tensor_active_pct,
     }
     return ", ".join(
         f"{name} {fmt.percent(pct)}" for name, pct in shares.items() if pct is not None
@@ -255,14 +248,13 @@ def _units(now: Measured) -> str:
 
 
 def _mfu(text: Callable[[Profiled], str], now: Measured) -> str:
-    profiled = _known(_profile(now).profiled)
+    profiled = _known(now.step.profiled)
     _only_if(profiled.flops is not None)
     return text(profiled)
 
 
 def _ahead(now: Measured) -> str:
-    step = now.step
-    ahead_ms = _known(step.step_ms) - _known(step.host_ms) - (step.data_ms or 0.0)
+    ahead_ms = _known(now.step.step_ms) - _known(now.step.host_ms) - (now.step.data_ms or 0.0)
     return fmt.milliseconds(max(ahead_ms, 0.0))
 
 
@@ -346,7 +338,7 @@ CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     ),
     "full": lambda now: now.step.free_cores < 1,
     "on_gpu": lambda now: now.step.on_gpu,
-    "shared": lambda now: (now.step.others_pct or 0.0) >= SHARED_PCT,
+    "shared": lambda now: (now.step.others_pct or 0.0) >= CORE_WAIT_WARNS_PCT,
     "unpinned": lambda now: now.snapshot.settings.get("pin_memory") == "off",
     "traced": lambda now: now.step.profile is not None,
     "ran_out": lambda now: now.step.counts.get("alloc_retries", 0.0) > 0,

@@ -3,13 +3,7 @@
 from collections.abc import Iterator
 
 from gpudash.diagnosis.causes.cause import Cause, Limit, Measured, saving
-from gpudash.diagnosis.causes.facts import (
-    CONDITIONS,
-    MOST_WAITS,
-    SHARED_PCT,
-    told,
-    waited_share,
-)
+from gpudash.diagnosis.causes.facts import CONDITIONS, MOST_WAITS, told, waited_share
 from gpudash.diagnosis.model import Model, full_share
 from gpudash.diagnosis.parts import (
     ALLOCATING,
@@ -248,7 +242,7 @@ OWNERS = (
         "compiling anew",
         (
             "Dynamo compiles {ms} of {step} ms",
-            "{own_line}",
+            "{work_line}",
             "padding to a few sizes or dynamic=True helps",
         ),
         "the model is compiled anew",
@@ -365,12 +359,11 @@ def causes(now: Measured) -> tuple[Cause, ...]:
 
 def limit_of(found: tuple[Cause, ...]) -> Cause:
     is_measured = any(one.pct is not None for one in found if not one.limit.is_outside)
-    unclear = Cause(NONE if is_measured else UNKNOWN, None)
-    return next((one for one in found if one.binds), unclear)
+    return next((one for one in found if one.binds), Cause(NONE if is_measured else UNKNOWN, None))
 
 
 def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tuple[str, ...]:
-    """Return the clauses; where something else takes the time, what limits a step is second."""
+    """Return the clauses; where something else takes the time, what limits the rest is second."""
     others = (
         one
         for one in (ASIDES, SHARED_GPU, STRAGGLER, CORES, ALLOCATOR)
@@ -378,11 +371,20 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
     )
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
-    within = (one for one in known if one.binds and not one.limit.is_outside)
+    rest = 1.0 if now.model is None else 1 - CORE.ms(now.model.scenarios[0]) / now.model.step_ms
+    within = (
+        one
+        for one in known
+        # blocked is what two measured waits differ by: their error may be much of the rest
+        if (one.pct or 0.0) >= one.limit.least_pct * (1 if one.limit.part is BLOCKED else rest)
+        and not one.limit.is_outside
+    )
     is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
     if is_else and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
-        said.insert(1, f"then: {', '.join(filter(None, (then.limit.title, first)))}")
+        said.insert(
+            1, f"then: {', '.join(filter(None, (then.limit.title, first, line(then.limit, now))))}"
+        )
     return tuple(said)
 
 
@@ -394,8 +396,10 @@ def line(limit: Limit, now: Measured) -> str:
 def _outside(now: Measured) -> Iterator[Cause]:
     step, slow = now.step, now.snapshot.straggler
     yield Cause(ASIDES, asides_of(now.snapshot)[0])
-    itself = CONDITIONS["crowds_itself"](now)
-    yield Cause(CORES._replace(title="short of cores") if itself else CORES, step.core_wait_pct)
+    yield Cause(
+        CORES._replace(title="short of cores") if CONDITIONS["crowds_itself"](now) else CORES,
+        step.core_wait_pct,
+    )
     if slow is not None:
         rows = {
             "persistent": SLOW_RANK._replace(title=f"limited by rank {slow.rank}"),
@@ -451,7 +455,7 @@ def _sending(now: Measured, cause: Cause) -> Cause:
 
 def _why_slow(step: RecentStep) -> Limit:
     active, dram = step.sm_active_pct, step.dram_active_pct
-    if (step.others_pct or 0.0) >= SHARED_PCT:  # what the counters say is theirs, too
+    if (step.others_pct or 0.0) >= CORE_WAIT_WARNS_PCT:  # what the counters say is theirs, too
         return SHARED_GPU
     if (step.throttled_pct or 0.0) >= THROTTLED_PCT:
         return THROTTLED
@@ -474,5 +478,5 @@ def caution(now: Measured, which: str = "an A/B") -> str:
 
 
 def caution_in_ab(snapshot: Snapshot) -> str:
-    waits_pct = mean(snapshot.series.of("core_wait_pct")[-AB_TICKS:])
-    return caution(Measured(snapshot, RecentStep(core_wait_pct=waits_pct)), "the A/B")
+    ticks = snapshot.series.of("core_wait_pct")[-AB_TICKS:]
+    return caution(Measured(snapshot, RecentStep(core_wait_pct=mean(ticks))), "the A/B")
