@@ -31,6 +31,7 @@ from gpudash.run.workload_process import WorkloadProcess, job_of
 from gpudash.worker.__main__ import build, work
 from tests.watched import Watched
 from tests.worker.in_process import Run
+from tests.workloads.trainings import needs_cuda
 from workloads import CATALOGUE
 
 PATIENCE_S = 90
@@ -160,7 +161,7 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert not left.exists()
 
 
-@pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
+@needs_cuda
 def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on() -> None:
     import torch
 
