@@ -14,7 +14,6 @@ from tests.answers import blocks
 from tests.watched import Watched
 
 PATIENCE_S = 120
-STANDARD_OUTPUT = "1"
 TOO_LARGE = """
 import time
 import torch
