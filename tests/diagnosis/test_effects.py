@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudash.diagnosis.answer import find
-from gpudash.diagnosis.effects import EFFECTS, gain_of
+from gpudash.diagnosis.effects import gain_of
 from gpudash.diagnosis.lever_change import LeverChange
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.recent_step import RecentStep
@@ -12,10 +12,7 @@ from gpudash.protocol.answer import LEAST_PCT
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
 from gpudash.trace.summary import KernelUse, Summary
-from gpudash.workload_levers import levers_of
 from tests.diagnosis.recorded import NAMES, recorded
-from tests.script.levers.scripts import levers
-from workloads import CATALOGUE
 
 
 def step(**values):
@@ -55,16 +52,6 @@ def test_launches_take_no_longer_than_a_profile_has_besides_waits():
     )
     assert before.low_pct < 90
     assert after.low_pct > 300
-
-
-def test_each_lever_helps_in_a_known_way():
-    offered = (one for name in NAMES for one in recorded(name).known.levers)
-    of_workloads = (one for entry in CATALOGUE.values() for one in levers_of(entry.of_processes()))
-    helps = (dict(one.helps) for one in (*offered, *of_workloads, *levers().offers))
-    said = {word for words in helps for word in words.values()}
-    in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
-    assert said == EFFECTS.keys() - in_frozen
-    assert {one.removesuffix(" in frozen models") for one in in_frozen} <= said
 
 
 def test_more_workers_bring_the_step_down_to_its_next_part():

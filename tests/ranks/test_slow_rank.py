@@ -293,9 +293,11 @@ def waits(*pct):
 
 def owned(**pct):
     """Which shares of the host's time each rank reports: two a name."""
-    for rank in (0, 1):
-        values = {f"{name}_pct": shares[rank] for name, shares in pct.items()}
-        yield rank, Progress(until_s=0.0, steps=(), total_steps=0, total_samples=0, values=values)
+    told = Progress(until_s=0.0, steps=(), total_steps=0, total_samples=0)
+    return [
+        (rank, changed(told, values={f"{name}_pct": both[rank] for name, both in pct.items()}))
+        for rank in (0, 1)
+    ]
 
 
 USUAL = reading(0, sm_clock_mhz=1980.0, throttle="none", temperature_c=60.0)
@@ -361,7 +363,7 @@ WHY = {
         "rank 1 makes or unpacks batches 17 % of the time, the others 2 %",
     ),
     "what others have too": (owned(blocked=(12.0, 18.0)), "your_code", ""),
-    "an owner of one rank alone": (list(owned(blocked=(1.0, 18.0)))[1:], "your_code", ""),
+    "an owner of one rank alone": (owned(blocked=(1.0, 18.0))[1:], "your_code", ""),
     "a wait for a core beside an owner that has less": (
         [*waits(3.0, 48.0), *owned(blocked=(1.0, 18.0))],
         "your_code",

@@ -259,14 +259,10 @@ def test_any_damaged_log_is_read_or_refused_in_a_line(tmp_path_factory, log_byte
     assert [row.began_s for row in found] == sorted(row.began_s for row in found)
 
 
-def test_a_large_log_is_read_in_little_memory(tmp_path):
+def test_a_line_that_never_ends_is_read_in_little_memory(tmp_path):
     path = recorded(tmp_path)
-    first, *lines = path.read_bytes().splitlines(keepends=True)
-    with path.open("wb") as file:
-        file.write(first)
-        for _ in range(200):
-            file.writelines(lines)
-        file.write(b"x" * 8 * LONGEST_LINE)  # a line that never ends
+    with path.open("ab") as file:
+        file.write(b"x" * 8 * LONGEST_LINE)
     tracemalloc.start()
     reader = LogReader(path)
     while reader.read():

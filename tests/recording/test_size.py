@@ -26,7 +26,7 @@ SHORT, LONG = 60, 240
 ROW_S = 20.0
 SLACK = 1 << 18
 """Bytes: 180 rows more, kept as text or as objects, take more."""
-STEPS, STEP_S = 150, 0.1
+STEPS, STEP_S = 50, 0.3
 OF_GPU = {
     name: 1.5 for name, one in METRICS.items() if (one.kind, one.over_time) == ("gpu", "mean")
 }

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 from gpudash.protocol.commands import Block, Blocks, Change, Pause, Plan, Resume, Stop
 from gpudash.protocol.envelope import Event
@@ -15,8 +14,6 @@ from tests.answers import blocks
 from tests.watched import Watched
 
 PATIENCE_S = 120
-STANDARD_OUTPUT = "1"
-SMALL = {"batch_size": "2", "num_workers": "0", "data": "cached", "model_scale": "small"}
 TOO_LARGE = """
 import time
 import torch
@@ -167,12 +164,3 @@ def test_where_one_rank_dies_all_end(ranks: Ranks):
     ranks.end()
     assert not by_rank["0"].is_running()
     assert ranks.source.ended() == "rank 1 was killed by SIGKILL"
-
-
-def test_more_processes_than_gpus_are_refused(start: Callable[[Plan], Ranks]):
-    count = torch.cuda.device_count() + 2
-    ranks = start(Plan(workload="encdec", settings=SMALL, device="cuda", nproc=count))
-    ranks.end()
-    (refused,) = ranks.each("failed")[0]
-    assert refused.failure.kind == "bad_setting"
-    assert refused.failure.sentence.startswith(f"--nproc {count} is not valid")

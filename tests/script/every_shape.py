@@ -34,7 +34,7 @@ def train(_process, file, names, how):
 
 
 def main():
-    if not Path("/dev/nvidiactl").exists():  # on a GPU that begins CUDA, which no fork outlives
+    if not torch.cuda.device_count():  # with a GPU that begins CUDA, which no fork outlives
         import_compiler()
     results = {}
     with tempfile.NamedTemporaryFile() as file:

@@ -20,6 +20,7 @@ from unittest.mock import Mock
 import msgspec
 import psutil
 import pytest
+from torch import cuda
 
 from gpudash.instrument.pipes import EventPipe
 from gpudash.metrics import phases_ms
@@ -28,10 +29,12 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.training import Failed, Hello, Progress, Refused, State, Status
 from gpudash.run.workload_process import WorkloadProcess, job_of
-from gpudash.worker.__main__ import build, work
+from gpudash.worker.__main__ import build, build_rank, work
 from tests.watched import Watched
 from tests.worker.in_process import Run
+from tests.workloads.trainings import needs_cuda
 from workloads import CATALOGUE
+from workloads.levers import LeverError
 
 PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
@@ -160,7 +163,13 @@ def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_
     assert not left.exists()
 
 
-@pytest.mark.skipif(not Path("/dev/nvidiactl").exists(), reason="needs a CUDA device")
+def test_more_processes_than_gpus_are_refused() -> None:
+    plan = Plan(workload="encdec", settings=SMALL, device="cuda", nproc=1 + cuda.device_count())
+    with pytest.raises(LeverError, match=f"--nproc {plan.nproc} is not valid: torch sees "):
+        build_rank(plan, Mock())
+
+
+@needs_cuda
 def test_a_batch_that_does_not_fit_the_gpu_is_refused_and_the_training_goes_on() -> None:
     import torch
 

@@ -1,8 +1,12 @@
 from msgspec.structs import replace
 from torch.utils.data import DataLoader
 
+from gpudash.diagnosis.effects import EFFECTS
 from gpudash.levers.offers import UNKNOWN
+from gpudash.workload_levers import levers_of
+from tests.diagnosis.recorded import NAMES, recorded
 from tests.script.levers.scripts import Training, found, levers
+from workloads import CATALOGUE
 from workloads.take_home import NO_LINES, recipe, recipes
 
 
@@ -27,3 +31,13 @@ def test_a_lever_or_a_value_without_a_recipe_is_said_to_have_none():
     assert recipe(offer.name).note.startswith(f"{NO_LINES} new_lever;")
     note = recipe("fused_optimizer", UNKNOWN).note
     assert note == f"{NO_LINES} fused_optimizer={UNKNOWN}."
+
+
+def test_each_lever_helps_in_a_known_way():
+    offered = (one for name in NAMES for one in recorded(name).known.levers)
+    of_workloads = (one for entry in CATALOGUE.values() for one in levers_of(entry.of_processes()))
+    helps = (dict(one.helps) for one in (*offered, *of_workloads, *levers().offers))
+    said = {word for words in helps for word in words.values()}
+    in_frozen = {one for one in EFFECTS if one.endswith(" in frozen models")}
+    assert said == EFFECTS.keys() - in_frozen
+    assert {one.removesuffix(" in frozen models") for one in in_frozen} <= said
