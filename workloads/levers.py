@@ -149,10 +149,19 @@ AUTO = "auto"
 class Choice(Lever):
     """One of a few names."""
 
-    def __init__(self, *, default: str, choices: tuple[str, ...], **about: Any) -> None:
+    def __init__(
+        self,
+        *,
+        default: str,
+        choices: tuple[str, ...],
+        also: Mapping[str, str] | None = None,
+        **about: Any,
+    ) -> None:
         super().__init__(**about)
         self.default = default
         self.choices = choices
+        self.also = also or {}
+        """Earlier names of choices, which are still taken."""
 
     @property
     def default_text(self) -> str:
@@ -171,13 +180,14 @@ class Choice(Lever):
 
     def parse(self, text: str) -> Value:
         """See Lever."""
+        text = self.also.get(text, text)
         if text not in self.choices:
             raise refused(self, text)
         return text
 
     def step(self, text: str, direction: int) -> str:
         """See Lever."""
-        self.parse(text)
+        text = self.canonical(text)
         return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
 
 

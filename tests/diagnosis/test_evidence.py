@@ -240,9 +240,9 @@ def test_a_busy_hosts_evidence_has_the_time_in_which_a_kernel_runs():
 @pytest.mark.parametrize(
     ("chosen", "waiting"),
     [
-        ({"rotation": "per_image", "augment_on": "gpu"}, True),
+        ({"rotation": "per_image", "augment_on": "batched"}, True),
         ({"rotation": "per_image", "augment_on": "cpu"}, False),
-        ({"rotation": "batched", "augment_on": "gpu"}, False),
+        ({"rotation": "batched", "augment_on": "batched"}, False),
     ],
 )
 def test_images_rotated_one_by_one_on_the_gpu_make_the_host_wait(chosen, waiting):
