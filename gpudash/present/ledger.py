@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, helps_of
@@ -89,11 +90,13 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     estimate."""
     is_running: bool = False
     """Whether an A/B of it runs."""
+    stays: bool = False
+    """Whether it was in sight before: on a busy machine what is foreseen comes and goes."""
 
     @property
     def can_fold(self) -> bool:
-        """Whether it can neither be tried nor is proven nor set."""
-        return self.standing >= Standing.MINOR and not self.row.is_set
+        """Whether it can neither be tried nor is proven nor set, and never was in this run."""
+        return self.standing >= Standing.MINOR and not (self.row.is_set or self.stays)
 
     @property
     def is_undecided(self) -> bool:
@@ -110,11 +113,17 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         return (self.gain.low_pct or 0.0) / 100, self.gain.high_pct / 100
 
 
-def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...]:
+def ledger(
+    rows: Sequence[LeverRow], snapshot: Snapshot, before: Sequence[LedgerRow] = ()
+) -> tuple[LedgerRow, ...]:
+    """Return the rows in order; what was in sight in `before`, with the same levers, stays so."""
     answer = snapshot.answer or Answer(limit="none", title="")
     tries = {one.lever: one for one in reversed(answer.tries)}  # the best of each lever
     order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
-    found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
+    is_same = {one.lever.name for one in rows} == {one.row.lever.name for one in before}
+    stay = {one.row.lever.name for one in before if is_same and not one.can_fold}
+    now = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
+    found = [replace(one, stays=one.row.lever.name in stay) for one in now]
 
     def worth(one: LedgerRow) -> tuple[bool, int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0

@@ -74,7 +74,7 @@ class LeverPanel(Panel):
     def show(
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
+        rows, unit = ledger(levers, snapshot, self._ledger), rate_unit(snapshot.results)
         if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen
             self._ledger, self._unit, self._why_not = rows, unit, why_not

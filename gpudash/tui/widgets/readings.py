@@ -130,7 +130,8 @@ class Activity(TimePanel):
         reason = no_gpu(self._snapshot)
         if not reason or height < 3 or self._is_compact(width, height):
             return []
-        return [fmt.clip(reason, width - 2)]
+        lines = textwrap.wrap(reason, max(width - 2, 1))
+        return lines if height >= 2 + len(lines) else [fmt.clip(reason, width - 2)]
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         room = max(height - len(self._why(width, height)), 0)
