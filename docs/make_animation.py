@@ -1,8 +1,9 @@
 """Make an animated picture of a short session with the real program.
 
-    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,22:enter
+    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,12:enter
 
-Takes a picture of the dashboard every second, and presses each key at its second. What stands in
+Takes a picture of the dashboard every second, and presses each key at its second, or later once no
+A/B runs and there is something to try. The last picture is so long after the last key. What stands in
 several pictures is in the file once, and is shown while it stands there: no script, one SVG.
 """
 
@@ -10,9 +11,10 @@ import argparse
 import asyncio
 import re
 from collections import defaultdict
+from itertools import count
 from pathlib import Path
 
-from make_picture import COLUMNS, END_S, ROWS, session_over, tidied
+from make_picture import COLUMNS, END_S, ROWS, is_ready, session_over, tidied
 
 from gpudash.protocol.commands import Plan
 from gpudash.run.session import Session
@@ -25,17 +27,22 @@ MATRIX = re.compile(r'<g class="terminal-\d+-matrix">')
 CLIPPED = re.compile(r' clip-path="url\(#terminal-\d+-line-\d+\)"')
 
 
-async def film(session: Session, keys: dict[int, str], begin: int, seconds: int) -> list[str]:
-    """Return a picture of each second from `begin` on, as SVG; keys have their seconds."""
+async def film(session: Session, keys: dict[int, str], begin: int, last: int) -> list[str]:
+    """Return a picture of each second from `begin` on, as SVG, until so long after the last key."""
     app = Dashboard(lambda: session, session.plan)
     pictures = []
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
-        for second in range(seconds):
-            if second in keys:
-                await pilot.press(keys[second])
+        waiting, pressed = sorted(keys.items()), 0
+        for second in count():
+            if waiting and second >= waiting[0][0] and is_ready(app, waiting[0][1]):
+                _, key = waiting.pop(0)
+                await pilot.press(key)
+                pressed = second
             await pilot.pause(1.0)
             if second >= begin:
                 pictures.append(tidied(app.export_screenshot(title="gpudash")))
+            if not waiting and second >= pressed + last:
+                break
     return pictures
 
 
@@ -92,7 +99,7 @@ def main() -> None:
     parser.add_argument("--run", nargs="+", default=[], help="a script and its arguments")
     parser.add_argument("--keys", default="", help="SECOND:KEY, comma-separated")
     parser.add_argument("--begin", type=int, default=0, help="second of the first picture")
-    parser.add_argument("--seconds", type=int, default=34)
+    parser.add_argument("--last", type=int, default=10, help="seconds after the last key")
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
     keys = dict(pair.split(":") for pair in arguments.keys.split(",") if pair)
@@ -102,7 +109,7 @@ def main() -> None:
         session = Session(Plan(workload=arguments.workload, settings=settings))
     try:
         at = {int(second): key for second, key in keys.items()}
-        pictures = asyncio.run(film(session, at, arguments.begin, arguments.seconds))
+        pictures = asyncio.run(film(session, at, arguments.begin, arguments.last))
         session.stop()
         session.wait(END_S)
     finally:
