@@ -3,7 +3,7 @@
     python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,12:enter
 
 Takes a picture of the dashboard every second, and presses each key at its second, or later once no
-A/B runs and there is something to try. The last picture is so long after the last key. What stands in
+A/B runs and there is something to try; ends so long after the last. What stands in
 several pictures is in the file once, and is shown while it stands there: no script, one SVG.
 """
 
