@@ -51,8 +51,7 @@ SHAPES = {
 async def photograph(session: Session, keys: list[str], seconds: float, last: float) -> str:
     """Return the screen as SVG after the keys.
 
-    Trains `seconds` before each key, or longer until it is ready, and `last` seconds after them all
-    and what they began.
+    Trains `seconds` before each key, and `last` seconds after them all.
     """
     app = Dashboard(lambda: session, session.plan)
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
@@ -60,20 +59,9 @@ async def photograph(session: Session, keys: list[str], seconds: float, last: fl
             await pilot.pause(0.1)
         for key in keys:
             await pilot.pause(seconds)
-            while not is_ready(app, key):
-                await pilot.pause(0.2)
             await pilot.press(key)
-        await pilot.pause(0.5)  # for what it began to be seen
-        while not is_ready(app):
-            await pilot.pause(0.2)
         await pilot.pause(last)
         return app.export_screenshot(title="gpudash")
-
-
-def is_ready(app: Dashboard, key: str = "") -> bool:
-    """Return whether no A/B runs, and there is something to try for the key that does."""
-    is_there = key != "x" or app.control.headline.first is not None
-    return is_there and not app.control.comparing
 
 
 def session_over(words: list[str]) -> Session:
