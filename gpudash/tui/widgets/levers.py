@@ -166,8 +166,9 @@ class LeverPanel(Panel):
             for label in re.finditer(r"\S+(?: \S+)*", self._axis.labels(columns.bar)):
                 row.put(axis + label.start(), label[0], "dim")
         end = axis + columns.bar + (columns.bar > 0)
-        known = () if self._why_not else self._ledger
-        head = whole(legend(known, self._unit), width - end - 2, "  ")
+        head = whole(
+            legend(() if self._why_not else self._ledger, self._unit), width - end - 2, "  "
+        )
         row.put(end - 1, f" {head} ", "dim")
         end += cell_len(head)
         why = fmt.plain(self._why_not or "")
