@@ -129,8 +129,9 @@ class Activity(TimePanel):
     def _why(self, width: int, height: int) -> list[str]:
         if height < 3 or self._is_compact(width, height):
             return []
-        room = max(width - 2, 1)
-        return textwrap.wrap(no_gpu(self._snapshot), room, max_lines=height - 2, placeholder="…")
+        return textwrap.wrap(
+            no_gpu(self._snapshot), max(width - 2, 1), max_lines=height - 2, placeholder="…"
+        )
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         room = max(height - len(self._why(width, height)), 0)
