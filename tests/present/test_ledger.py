@@ -80,7 +80,7 @@ def test_open_estimates_are_first_then_what_is_unknown_proven_not_foreseen_minor
     )
     assert list(found) == ["best", "second", "unknown", "proven", "nothing", "minor", "fixed"]
     assert [one.worth for one in found.values()] == [
-        "+40 to +60 %", "up to +20 %", "unknown", "+12.0 % [+10.0, +14.0]", "below 5 %", "", "",
+        "+40 to +60 %", "up to +20 %", "unknown", "+12.0 % [+10.0, +14.0]", "", "below 5 %", "",
     ]  # fmt: skip
     assert [one.state for one in found.values()] == [
         "",
