@@ -20,7 +20,8 @@ def lasting(**values):
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
-    d = still(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0))
+    steady = changed(lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0), steps_per_s=250.0)
+    d = still(size, snapshot=steady)
     (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
     assert "busy 0.40" in host or "ahead" in host
     assert "3.60 ahead" in host
