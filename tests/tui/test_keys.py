@@ -102,7 +102,7 @@ async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(d):
     for down, up in (("down", "up"), ("j", "k")):
         await d.press(*[down] * 3)
         assert f" {d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
-        await d.press(*[up] * 4, shows="Threads that compute one operator")
+        await d.press(*[up] * 4, shows="When Python collects garbage")
         await d.press(down)
         assert d.app.main_screen.levers.chosen.name == d.app.main_screen.headline.first.lever
 

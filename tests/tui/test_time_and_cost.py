@@ -14,14 +14,14 @@ TRANSFORM_MS = {"read": 0.31, "decode": 2.345, "crop": 0.02}
 
 def lasting(**values):
     """A run whose newest steps all took so long."""
-    ticks = len(training().series.at_s)
-    return with_series(training(), **{name: (value,) * ticks for name, value in values.items()})
+    ticks, rate = len(training().series.at_s), 1e3 / values.get("step_ms", 1e3 / 296)
+    series = {name: (value,) * ticks for name, value in values.items()}
+    return with_series(changed(training(), steps_per_s=rate), **series)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])
 def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
-    steady = changed(lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0), steps_per_s=250.0)
-    d = still(size, snapshot=steady)
+    d = still(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0))
     (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
     assert "busy 0.40" in host or "ahead" in host
     assert "3.60 ahead" in host
