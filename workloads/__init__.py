@@ -115,7 +115,6 @@ CATALOGUE: dict[str, Entry] = {
                     name="augment_on",
                     default="cpu",
                     choices=("cpu", "batched"),
-                    also={"gpu": "batched"},
                     effect="new loader",
                     summary="Where images are augmented: cpu, one by one in the loader workers; "
                     "batched, all of a batch at once on the training device. Helps where the "

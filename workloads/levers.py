@@ -146,22 +146,17 @@ AUTO = "auto"
 """The choice that is resolved to another one by the device."""
 
 
+RENAMED = {("augment_on", "gpu"): "batched"}
+"""Values by the names that they had before, which are still taken."""
+
+
 class Choice(Lever):
     """One of a few names."""
 
-    def __init__(
-        self,
-        *,
-        default: str,
-        choices: tuple[str, ...],
-        also: Mapping[str, str] | None = None,
-        **about: Any,
-    ) -> None:
+    def __init__(self, *, default: str, choices: tuple[str, ...], **about: Any) -> None:
         super().__init__(**about)
         self.default = default
         self.choices = choices
-        self.also = also or {}
-        """Earlier names of choices, which are still taken."""
 
     @property
     def default_text(self) -> str:
@@ -180,10 +175,10 @@ class Choice(Lever):
 
     def parse(self, text: str) -> Value:
         """See Lever."""
-        text = self.also.get(text, text)
-        if text not in self.choices:
+        found = text if text in self.choices else RENAMED.get((self.name, text))
+        if found not in self.choices:
             raise refused(self, text)
-        return text
+        return found
 
     def step(self, text: str, direction: int) -> str:
         """See Lever."""
