@@ -1,8 +1,9 @@
 """Make an animated picture of a short session with the real program.
 
-    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,22:enter
+    python docs/make_animation.py docs/pictures/session.svg --set data=resident --keys 10:x,12:enter
 
-Takes a picture of the dashboard every second, and presses each key at its second. What stands in
+Takes a picture of the dashboard every second, and presses each key at its second, or later once no
+A/B runs and there is something to try; ends so long after the last. What stands in
 several pictures is in the file once, and is shown while it stands there: no script, one SVG.
 """
 
@@ -25,18 +26,31 @@ MATRIX = re.compile(r'<g class="terminal-\d+-matrix">')
 CLIPPED = re.compile(r' clip-path="url\(#terminal-\d+-line-\d+\)"')
 
 
-async def film(session: Session, keys: dict[int, str], begin: int, seconds: int) -> list[str]:
-    """Return a picture of each second from `begin` on, as SVG; keys have their seconds."""
+def is_ready(app: Dashboard, key: str) -> bool:
+    """Return whether no A/B runs, and there is something to try for the key that does."""
+    is_there = key != "x" or app.control.headline.first is not None
+    return is_there and not app.control.comparing
+
+
+async def film(
+    session: Session, keys: dict[int, str], begin: int, last: int, most: int
+) -> tuple[list[str], str]:
+    """Return a picture of each second from `begin` on, as SVG, and the one before the last key."""
     app = Dashboard(lambda: session, session.plan)
     pictures = []
     async with app.run_test(size=(COLUMNS, ROWS)) as pilot:
-        for second in range(seconds):
-            if second in keys:
-                await pilot.press(keys[second])
+        waiting, pressed, before = sorted(keys.items()), 0, ""
+        for second in range(most):
+            if waiting and second >= waiting[0][0] and is_ready(app, waiting[0][1]):
+                before = tidied(app.export_screenshot(title="gpudash"))
+                await pilot.press(waiting.pop(0)[1])
+                pressed = second
             await pilot.pause(1.0)
             if second >= begin:
                 pictures.append(tidied(app.export_screenshot(title="gpudash")))
-    return pictures
+            if not waiting and second >= pressed + last:
+                break
+    return pictures, before
 
 
 def animated(pictures: list[str]) -> str:
@@ -92,7 +106,9 @@ def main() -> None:
     parser.add_argument("--run", nargs="+", default=[], help="a script and its arguments")
     parser.add_argument("--keys", default="", help="SECOND:KEY, comma-separated")
     parser.add_argument("--begin", type=int, default=0, help="second of the first picture")
-    parser.add_argument("--seconds", type=int, default=34)
+    parser.add_argument("--last", type=int, default=10, help="seconds after the last key")
+    parser.add_argument("--most", type=int, default=120, help="seconds at most")
+    parser.add_argument("--before", type=Path, help="a picture of its own before the last key")
     arguments = parser.parse_args()
     settings = dict(pair.split("=") for pair in arguments.set)
     keys = dict(pair.split(":") for pair in arguments.keys.split(",") if pair)
@@ -102,11 +118,14 @@ def main() -> None:
         session = Session(Plan(workload=arguments.workload, settings=settings))
     try:
         at = {int(second): key for second, key in keys.items()}
-        pictures = asyncio.run(film(session, at, arguments.begin, arguments.seconds))
+        filmed = film(session, at, arguments.begin, arguments.last, arguments.most)
+        pictures, before = asyncio.run(filmed)
         session.stop()
         session.wait(END_S)
     finally:
         session.close()
+    if arguments.before:
+        arguments.before.write_text(before, encoding="utf-8")
     arguments.picture.write_text(animated(pictures), encoding="utf-8")
 
 

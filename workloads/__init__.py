@@ -114,25 +114,25 @@ CATALOGUE: dict[str, Entry] = {
                 Choice(
                     name="augment_on",
                     default="cpu",
-                    choices=("cpu", "gpu"),
+                    choices=("cpu", "batched"),
                     effect="new loader",
                     summary="Where images are augmented: cpu, one by one in the loader workers; "
-                    "gpu, as a batch on the training device. Helps where the workers cannot "
-                    "keep up; a quarter of the bytes cross to the GPU.",
+                    "batched, all of a batch at once on the training device. Helps where the "
+                    "workers cannot keep up; a quarter of the bytes cross to a GPU.",
                     source=STREAMS,
-                    helps={"gpu": "loading on the device"},
+                    helps={"batched": "loading on the device"},
                 ),
                 Choice(
                     name="rotation",
                     default="per_image",
                     choices=("per_image", "batched"),
                     effect="next step",
-                    summary="How augment_on=gpu rotates: per_image, the source's loop, makes the "
-                    "host wait twice an image; batched, one grid for the whole batch, gives the "
-                    "same bits without waiting. Helps where launches bound the step.",
+                    summary="How augment_on=batched rotates: per_image, the source's loop, makes "
+                    "the host wait twice an image; batched, one grid for the whole batch, gives "
+                    "the same bits without waiting. Helps where launches bound the step.",
                     source="per_image: the source's; batched: torch.nn.functional.grid_sample",
                     helps={"batched": "batched work"},
-                    waits=({"rotation": "per_image", "augment_on": "gpu"},),
+                    waits=({"rotation": "per_image", "augment_on": "batched"},),
                 ),
                 *INPUT,
                 *OPTIMIZATIONS,

@@ -58,7 +58,7 @@ class AugmentedImages(RawImages):
         return image, label, torch.cat([milliseconds, torch.zeros(1)])  # 0 skipped samples
 
 
-SAMPLES: dict[str, type[RawImages]] = {"cpu": AugmentedImages, "gpu": RawImages}
+SAMPLES: dict[str, type[RawImages]] = {"cpu": AugmentedImages, "batched": RawImages}
 """The dataset, by `augment_on`."""
 
 

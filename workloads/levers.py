@@ -146,6 +146,10 @@ AUTO = "auto"
 """The choice that is resolved to another one by the device."""
 
 
+RENAMED = {("augment_on", "gpu"): "batched"}
+"""Values by the names that they had before, which are still taken."""
+
+
 class Choice(Lever):
     """One of a few names."""
 
@@ -171,13 +175,14 @@ class Choice(Lever):
 
     def parse(self, text: str) -> Value:
         """See Lever."""
-        if text not in self.choices:
+        found = text if text in self.choices else RENAMED.get((self.name, text))
+        if found not in self.choices:
             raise refused(self, text)
-        return text
+        return found
 
     def step(self, text: str, direction: int) -> str:
         """See Lever."""
-        self.parse(text)
+        text = self.canonical(text)
         return self.choices[(self.choices.index(text) + direction) % len(self.choices)]
 
 

@@ -1,23 +1,29 @@
 """`gpudash attach`: open the dashboard on a running command."""
 
 import argparse
+import time
 from collections.abc import Sequence
 from contextlib import closing
 
 from gpudash.cli.dashboard import opening, show
 from gpudash.cli.run import listen, say_farewell
-from gpudash.cli.stdout import on_terminal
+from gpudash.cli.stdout import on_terminal, say
 from gpudash.errors import UsageError
-from gpudash.format import plain
+from gpudash.format import clock, plain
+from gpudash.present.cells import fitted, width_of
 from gpudash.protocol.commands import Plan
 from gpudash.rendezvous import FOLDER, folders
 from gpudash.run.job import TrainingJob
-from gpudash.run.runs import UserRun, check_folder, elsewhere, living
+from gpudash.run.runs import UserRun, check_folder, elsewhere, swept
 
 
 def main(arguments: argparse.Namespace) -> int:
     check_folder()
-    run = choose(arguments.run, living())
+    living, ended = swept()
+    run = choose(arguments.run, living, ended)
+    if run is None or (arguments.run is None and not on_terminal()):
+        say(as_text(living, ended, time.time()))
+        return 0
     if not on_terminal():
         raise UsageError("the dashboard needs a terminal")
     nodes = listen(arguments, headless=False)
@@ -33,22 +39,44 @@ def main(arguments: argparse.Namespace) -> int:
     return say_farewell(source, left)
 
 
-def choose(word: str | None, runs: Sequence[UserRun]) -> UserRun:
-    """Return the run with this name or process id, or the only possible one. Raises UsageError."""
-    if not runs:
-        raise UsageError(plain(_why_none()))
+def choose(
+    word: str | None, runs: Sequence[UserRun], ended: Sequence[UserRun] = ()
+) -> UserRun | None:
+    """Return the run with this name or process id, or the only possible one.
+
+    None without a word where several are possible. Raises UsageError.
+    """
     asked = None if word is None else plain(word)  # as the name is
-    found = [run for run in runs if asked in (str(run.facts.pid), run.facts.name)]
+    over = [_described(run) for run in ended if asked in (None, str(run.facts.pid), run.facts.name)]
+    if not runs:
+        raise UsageError("; ".join([*(f"{one} has ended" for one in over), plain(_why_none())]))
     if word is None:
         found = [run for run in runs if not run.has_other_terminal] or list(runs)
+        return found[0] if len(found) == 1 else None
+    found = [run for run in runs if asked in (str(run.facts.pid), run.facts.name)]
     if len(found) == 1:
         return found[0]
     lives = "; ".join(_described(run) for run in found or runs)
     if not found:
-        raise UsageError(
-            f"no command {asked!r} runs; valid: the name or process id of {lives}; {_elsewhere()}"
-        )
+        why = f"{over[-1]} has ended" if over else f"no command {asked!r} runs"
+        raise UsageError(f"{why}; valid: the name or process id of {lives}; {_elsewhere()}")
     raise UsageError(f"{len(found)} commands run, one has to be named by its process id: {lives}")
+
+
+def as_text(living: Sequence[UserRun], ended: Sequence[UserRun], now_s: float) -> str:
+    """Return a table of the runs, and how the dashboard of one is opened."""
+
+    def row(run: UserRun) -> tuple[str, ...]:
+        facts = run.facts
+        begun = time.strftime("%d %b %H:%M", time.localtime(facts.started_s))
+        lasts = clock(now_s - facts.started_s) if run.trains else "has ended"
+        return str(facts.pid), plain(facts.name), begun, lasts, plain(facts.cwd)
+
+    rows = [("process", "name", "since", "for", "directory"), *map(row, (*living, *ended))]
+    columns = zip(*rows, strict=True)
+    widths = [max(width_of(((text, ""),)) for text in column) + 2 for column in columns]
+    lines = ["".join(map(fitted, one, widths)).rstrip() for one in rows]
+    return "\n".join([*lines, "gpudash attach PROCESS opens the dashboard over one"])
 
 
 def _why_none() -> str:

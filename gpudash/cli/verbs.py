@@ -194,7 +194,7 @@ _IN_ORDER = (
             SCREEN,
         ),
         examples=(
-            ("gpudash attach", "the only one that runs"),
+            ("gpudash attach", "the only one that runs; of several, a list"),
             ("gpudash attach train.py", "one of several"),
         ),
         exits=WATCHED,

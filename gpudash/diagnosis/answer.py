@@ -34,7 +34,9 @@ UNEXPLAINED = 0.1
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
 which takes 0.7 MB an hour, twice as much with a profile. Those of the first steps are shown anew
-after `NOW_S`."""
+after `NOW_S`, …"""
+AS_LONG = 0.1
+"""… and all of them once a step takes longer or shorter by this part: a screen has one length."""
 
 
 class Answers:
@@ -91,7 +93,8 @@ class Answers:
         shown = self.newest
         if shown is not None and _apart_from_figures(shown) == _apart_from_figures(found):
             self._found_s = now_s
-            return now_s < self._anew_s
+            before_ms, now_ms = shown.step_ms or 0.0, found.step_ms or 0.0
+            return now_s < self._anew_s and abs(now_ms - before_ms) <= AS_LONG * before_ms
         return shown is not None and now_s - self._found_s < HOLD_S
 
 

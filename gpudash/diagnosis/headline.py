@@ -10,7 +10,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.table import caution_in_ab
-from gpudash.diagnosis.lanes import lanes_of
+from gpudash.diagnosis.lanes import lanes_of, scaled
 from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.answer import Answer, Lane, Try
 from gpudash.ranks import hangs
@@ -66,16 +66,22 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
             lanes=lanes_of(snapshot, step),
         )
     can_try = not ended and "blocks" in snapshot.can
+    times = _times(found.step_ms, None if ended else snapshot.steps_per_s)
     return Headline(
         kind="ended" if ended else found.limit,
         title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
         evidence=found.evidence,
-        step_ms=found.step_ms,
-        lanes=found.lanes,
+        step_ms=found.step_ms and found.step_ms * times,
+        lanes=tuple(scaled(one, times) for one in found.lanes),
         tries=found.tries if can_try else (),
         caution=found.caution if can_try else "",
         answer=found,
     )
+
+
+def _times(step_ms: float | None, steps_per_s: float | None) -> float:
+    """Return how many times as long a step is at the rate that the screen shows."""
+    return 1e3 / steps_per_s / step_ms if steps_per_s and step_ms else 1.0
 
 
 def interruption(snapshot: Snapshot) -> Headline | None:

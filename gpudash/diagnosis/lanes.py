@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.metrics import METRICS
@@ -36,12 +36,17 @@ def lanes_of(snapshot: Snapshot, step: RecentStep) -> tuple[Lane, ...]:
 
 def lane(name: str, parts: Sequence[Part], step_ms: float, rest: str) -> Lane:
     """Shorten parts that exceed the step: phases are not measured in all steps."""
+    whole = Lane(name, tuple(parts), rest, 0.0)
     total_ms = sum(part.ms for part in parts)
     if total_ms > step_ms:
-        shorter = step_ms / total_ms
-        parts = [msgspec.structs.replace(part, ms=part.ms * shorter) for part in parts]
-        total_ms = step_ms
-    return Lane(name, tuple(parts), rest, step_ms - total_ms)
+        return scaled(whole, step_ms / total_ms)
+    return replace(whole, rest_ms=step_ms - total_ms)
+
+
+def scaled(lane: Lane, times: float) -> Lane:
+    """Return the lane of a step that takes so many times as long; the shares stay."""
+    parts = tuple(replace(part, ms=part.ms * times) for part in lane.parts)
+    return replace(lane, parts=parts, rest_ms=lane.rest_ms * times)
 
 
 def _phases(snapshot: Snapshot, step: RecentStep, lane: str) -> list[Part]:

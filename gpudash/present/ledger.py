@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, helps_of
@@ -19,6 +20,7 @@ from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Result, Snapshot
+from workloads.levers import AUTO
 
 NO_DIFFERENCE = "no difference"
 LEAST_IN_SIGHT = 4
@@ -43,6 +45,8 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
     """The active value; before a start, the planned one."""
     pending: str | None
     """The requested value that is not active yet."""
+    default: str = ""
+    """Its default on this device, if that is another one than elsewhere."""
     acts: bool = True
     """Whether it has an effect on this device."""
     keeps_weights: bool = False
@@ -54,18 +58,19 @@ class LeverRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_set(self) -> bool:
-        """Whether it has another value than by default, or soon will."""
-        return self.pending is not None or self.value != self.lever.default
+        """Whether it has a value that the user chose, or soon will."""
+        own = self.default or self.lever.default
+        return self.pending is not None or self.value != own != AUTO
 
 
 class Standing(IntEnum):
-    """The order of the rows; from `MINOR` on they are folded, unless they are set."""
+    """The order of the rows; from `NOT_FORESEEN` on they are folded, unless they are set."""
 
     FORESEEN = 0
     UNKNOWN = 1
     PROVEN = 2
-    MINOR = 3
-    NOT_FORESEEN = 4
+    NOT_FORESEEN = 3
+    MINOR = 4
     FIXED = 5
 
 
@@ -89,11 +94,13 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     estimate."""
     is_running: bool = False
     """Whether an A/B of it runs."""
+    stays: bool = False
+    """Whether it was in sight before: on a busy machine what is foreseen comes and goes."""
 
     @property
     def can_fold(self) -> bool:
-        """Whether it can neither be tried nor is proven nor set."""
-        return self.standing >= Standing.MINOR and not self.row.is_set
+        """Whether it can neither be tried nor is proven nor set, and was not with these values."""
+        return self.standing >= Standing.NOT_FORESEEN and not (self.row.is_set or self.stays)
 
     @property
     def is_undecided(self) -> bool:
@@ -110,11 +117,17 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         return (self.gain.low_pct or 0.0) / 100, self.gain.high_pct / 100
 
 
-def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...]:
+def ledger(
+    rows: Sequence[LeverRow], snapshot: Snapshot, before: Sequence[LedgerRow] = ()
+) -> tuple[LedgerRow, ...]:
+    """Return the rows in order; what was in sight in `before`, with the same values, stays so."""
     answer = snapshot.answer or Answer(limit="none", title="")
     tries = {one.lever: one for one in reversed(answer.tries)}  # the best of each lever
     order = {one.lever: index for index, one in reversed([*enumerate(answer.tries)])}
-    found = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
+    is_same = _values(rows) == _values([one.row for one in before])
+    stay = {one.row.lever.name for one in before if is_same and not one.can_fold}
+    now = [_row(one, tries.get(one.lever.name), answer, snapshot) for one in rows]
+    found = [replace(one, stays=one.row.lever.name in stay) for one in now]
 
     def worth(one: LedgerRow) -> tuple[bool, int, float]:
         proven = -one.proof[1] if one.proof is not None else 0.0
@@ -125,10 +138,23 @@ def ledger(rows: Sequence[LeverRow], snapshot: Snapshot) -> tuple[LedgerRow, ...
     return tuple(sorted(found, key=worth))
 
 
+def _values(rows: Sequence[LeverRow]) -> Settings:
+    return {one.lever.name: one.value for one in rows}
+
+
 def unfolded(rows: Sequence[LedgerRow]) -> int:
     """Return how many of the first rows are always in sight."""
     count = max(sum(not one.can_fold for one in rows), LEAST_IN_SIGHT)
     return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
+
+
+def legend(rows: Sequence[LedgerRow], unit: str) -> Iterator[str]:
+    """Yield the unit of the figures, and how they are known where some are."""
+    yield unit
+    if any(one.gain is not None for one in rows):
+        yield "░ estimated"
+    if any(one.proof is not None for one in rows):
+        yield "● proven"
 
 
 def fold_text(folded: Sequence[LedgerRow]) -> str:

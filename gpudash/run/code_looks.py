@@ -77,7 +77,8 @@ def _lines(found: Counter[Frame | None]) -> tuple[CodeLine, ...]:
 def is_wanted(snapshot: Snapshot) -> bool:
     """Return whether what the script's lines make wait takes a tenth of the step, or asides do."""
     answer = snapshot.answer
-    if answer is None or "stacks" not in snapshot.can or answer.step_ms is None:
+    can_look = bool(snapshot.found) and "stacks" in snapshot.can
+    if answer is None or not can_look or answer.step_ms is None:
         return False
     if _is_beside(snapshot):
         return True

@@ -58,14 +58,18 @@ class UserRun(msgspec.Struct, frozen=True):
 
     @property
     def lives(self) -> bool:
-        return any(keeper.began_ticks(pid) == began for pid, began in self.facts.processes)
+        return any(map(_lives, self.facts.processes))
+
+    @property
+    def trains(self) -> bool:
+        """Whether the command lives, and not only its keeper with the last output."""
+        return _lives(self.facts.processes[0])
 
     @property
     def has_other_terminal(self) -> bool:
         """Whether it runs without a screen, under a gpudash that is alive."""
-        pid, began = self.facts.processes[1]
         is_own = not (self.facts.is_kept or self.facts.is_notebook)
-        return is_own and keeper.began_ticks(pid) == began
+        return is_own and _lives(self.facts.processes[1])
 
     def open(self) -> CommandProcess:
         """Raise UsageError if another gpudash watches the command."""
@@ -73,6 +77,11 @@ class UserRun(msgspec.Struct, frozen=True):
             return attach(self.place.path, self.facts.name)
         held = Kernel if self.facts.is_notebook else Adopted
         return held(self.place.path, self.facts.name, self.facts.processes[0])
+
+
+def _lives(process: tuple[int, int]) -> bool:
+    pid, began = process
+    return 0 <= began == keeper.began_ticks(pid)
 
 
 def begin() -> rendezvous.Rendezvous:
@@ -124,21 +133,30 @@ def _what_is_wrong(folder: os.stat_result) -> str:
 
 def living() -> list[UserRun]:
     """Return the oldest first, and remove the directories of runs that have ended."""
-    found = []
+    return swept()[0]
+
+
+def swept() -> tuple[list[UserRun], list[UserRun]]:
+    """Return the living runs, and those that have ended, whose directories are removed now."""
+    living: list[UserRun] = []
+    ended: list[UserRun] = []
     with suppress(OSError):
         for place in rendezvous.begun():
-            run, path = read(place), place.path
+            run = read(place)
             if run is None:
-                is_over = _age_s(path) > YOUNG_S
+                is_over = _age_s(place.path) > YOUNG_S
             elif run.facts.space != keeper.space():
                 continue
             else:
                 is_over = not run.lives
+                (ended if is_over else living).append(run)
             if is_over:
-                shutil.rmtree(path, ignore_errors=True)
-            elif run is not None:
-                found.append(run)
-    return sorted(found, key=lambda run: run.facts.started_s)
+                shutil.rmtree(place.path, ignore_errors=True)
+    return sorted(living, key=_start), ended
+
+
+def _start(run: UserRun) -> float:
+    return run.facts.started_s
 
 
 def elsewhere() -> list[Facts]:

@@ -39,7 +39,7 @@ def job_of(plan: Plan, held: "WorkloadProcess") -> TrainingJob:
 class WorkloadProcess(CommandProcess):
     """A process group whose output gpudash reads, and a scratch directory where it is met."""
 
-    can = ("levers", "pause", "restart", "blocks", "record", "memory", "profile")
+    can = ("levers", "pause", "restart", "blocks", "record", "memory", "profile", "stacks")
     is_ours = True
 
     def __init__(self, plan: Plan, program: Sequence[str] = ()) -> None:

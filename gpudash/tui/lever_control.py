@@ -163,6 +163,7 @@ class LeverControl:
                 lever=lever,
                 value=active.get(name, lever.default),
                 pending=wanted[name] if wanted.get(name) != active.get(name) else None,
+                default=self._on_cpu_values.get(name, ""),
                 acts=self.acts(name),
                 keeps_weights=bool(snapshot.found),
                 forecast=str(fitting(lever, active, snapshot) or ""),

@@ -24,6 +24,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpudash.imports import without_collecting
+from gpudash.instrument import stack_server
 from gpudash.instrument.endpoint import Endpoint
 from gpudash.instrument.pipes import CommandPipe, EventPipe, ParentGone
 from gpudash.instrument.state_sender import StateSender
@@ -60,7 +61,9 @@ def main() -> int:
     keep_compiled_code(directory)
     plan = msgspec.json.decode(plan_json, type=Plan)
     several = plan.nproc > 1
-    line = await_dashboard(Rendezvous(Path(directory)))
+    place = Rendezvous(Path(directory))
+    line = await_dashboard(place)
+    stack_server.answer(place)
     rank = int(os.environ["RANK"]) if several else 0
     events = EventPipe(line.fileno(), rank, line.send, socket.MSG_NOSIGNAL)
     commands = CommandPipe(line.fileno())

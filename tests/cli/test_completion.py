@@ -53,7 +53,7 @@ def test_a_list_is_completed_with_its_missing_values() -> None:
         (["--set", "batch_size="], ["batch_size=4", "batch_size=8", "batch_size=16"]),
         (
             ["augment", "--set", "pipelined=on", "--set", "augment_on="],
-            ["augment_on=cpu", "augment_on=gpu"],
+            ["augment_on=cpu", "augment_on=batched"],
         ),
         (["--device=cp"], ["--device=cpu"]),
         (["--color", ""], ["auto", "always", "never"]),

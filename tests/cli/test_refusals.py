@@ -16,6 +16,7 @@ from workloads import CATALOGUE
 COUNT = 1000
 RIGHT = (
     "encdec --set precision=bf16 --set pipelined=on --device cpu --steps 20 --record out.csv",
+    # batched was called gpu
     "augment --set augment_on=gpu --duration 5 --interval 0.5 --jsonl --batch-size 4",
     "masked_loss --set loss=minmax --seed 3 --rate 2 --once --color never",
     "ab encdec --lever precision=fp32,bf16 --pairs 8 --within 1% --device cpu",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from gpudash import rendezvous
 from gpudash.cli import attach
 from gpudash.cli.attach import choose
 from gpudash.cli.dashboard import ScreenResult
@@ -482,7 +484,6 @@ def test_the_only_run_need_not_be_named(word, living, chosen):
     ("word", "names", "why"),
     [
         (None, [], "no command of gpudash run lives; .*%load_ext gpudash"),
-        (None, ["a.py", "b.py"], r"2 commands run, .*: 0 \(a.py in /home/eve\); 1 \(b.py"),
         ("c.py", ["a.py"], r"no command 'c.py' runs; valid: the name or process id of 0 \(a.py"),
         ("c.py", ["a.py"], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
         (None, [], r"; looked in {folder}, GPUDASH_RUN_DIR names another folder$"),
@@ -492,6 +493,31 @@ def test_the_only_run_need_not_be_named(word, living, chosen):
 def test_an_ambiguous_run_is_refused(word, names, why, short_path):
     with pytest.raises(UsageError, match=why.replace("{folder}", str(short_path))):
         choose(word, [a_run(name, at) for at, name in enumerate(names)])
+
+
+def begun_as(name, pid):
+    keeper.write_facts(rendezvous.begin().path, name=name, command=[], pid=pid, is_kept=True)
+
+
+def test_without_a_name_each_run_is_listed_with_where_and_since_when(private, printed):
+    with subprocess.Popen(["sleep", "600"]) as over:
+        begun_as("over.py", over.pid)
+        begun_as("lives.py", os.getpid())
+        over.kill()
+    _, ended, lives, how = printed("attach").splitlines()
+    since = r"\d\d \w{3} \d\d:\d\d"
+    assert re.fullmatch(rf"{os.getpid()} +lives.py +{since} +0:00:\d\d +{private}", lives)
+    assert re.fullmatch(rf"{over.pid} +over.py +{since} +has ended +{private}", ended)
+    assert how == "gpudash attach PROCESS opens the dashboard over one"
+
+
+def test_a_name_of_what_has_ended_says_so(private, refused):
+    code = "from tests.cli.test_run import begun_as; import os; begun_as('over.py', os.getpid())"
+    for word in ["over.py"], []:
+        done(sys.executable, "-c", code)
+        assert re.search(
+            r"\d+ \(over.py in .*\) has ended; no command .* lives", refused("attach", *word)
+        )
 
 
 def test_a_run_of_another_node_is_named(monkeypatch):

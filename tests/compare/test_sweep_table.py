@@ -186,18 +186,18 @@ def test_a_change_is_shown_with_its_interval_in_percent(estimate, text):
 def test_a_variant_is_the_first_one_plus_what_differs():
     columns = (
         {"augment_on": "cpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
-        {"augment_on": "gpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
-        {"augment_on": "gpu", "rotation": "batched", "pin_memory": "on", "data": "loader"},
+        {"augment_on": "batched", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
+        {"augment_on": "batched", "rotation": "batched", "pin_memory": "on", "data": "loader"},
     )
     assert [label(column, columns) for column in columns] == [
         "augment_on=cpu rotation=per_image pin_memory=off",  # data is the same in all
-        "augment_on=gpu",
-        "augment_on=gpu rotation=batched pin_memory=on",
+        "augment_on=batched",
+        "augment_on=batched rotation=batched pin_memory=on",
     ]
 
 
 def test_a_variant_is_not_named_by_what_others_than_the_first_differ_in():
-    first, second = {"augment_on": "cpu", "pin": "off"}, {"augment_on": "gpu", "pin": "off"}
+    first, second = {"augment_on": "cpu", "pin": "off"}, {"augment_on": "batched", "pin": "off"}
     third = {"augment_on": "cpu", "pin": "on"}
     assert label(third, (first, second, third)) == "pin=on"
 

@@ -218,6 +218,15 @@ def test_the_gain_on_the_screen_does_not_move_with_each_look():
     assert len({one.evidence for one in found}) == len(found)
 
 
+def test_figures_of_a_step_that_has_become_longer_are_not_held():
+    answers, first = Answers(), measured(data_ms=5.0)
+    first, same, longer = given(
+        answers, first, measured(data_ms=5.1), measured(step_ms=12.0, data_ms=5.1), begin_s=60.0
+    )
+    assert first.evidence == same.evidence != longer.evidence
+    assert longer.step_ms == pytest.approx(12.0)
+
+
 def test_a_profile_has_its_own_gains_and_another_limit_too():
     answers, snapshot = Answers(), waiting(5.0)
     shown = look(answers, snapshot).tries[0].gain

@@ -70,3 +70,12 @@ def test_the_parts_of_a_lane_and_its_rest_add_up_to_the_step(parts_ms, step_ms):
     assert found.rest_ms >= 0
     total_ms = sum(part.ms for part in found.parts) + found.rest_ms
     assert total_ms == pytest.approx(step_ms)
+
+
+def test_the_lanes_are_as_long_as_a_step_at_the_rate_of_the_screen_and_keep_their_shares():
+    snapshot = gpu_step()
+    then, now = ask(snapshot), ask(changed(snapshot, steps_per_s=50.0))
+    assert now.step_ms == pytest.approx(20.0)
+    for before, after in zip(then.lanes, now.lanes, strict=True):
+        assert sum(part.ms for part in after.parts) + after.rest_ms == pytest.approx(20.0)
+        assert after.rest_ms / now.step_ms == pytest.approx(before.rest_ms / then.step_ms)

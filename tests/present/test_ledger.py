@@ -57,7 +57,7 @@ def promise(lever, low, high, how=""):
     return Try(lever, "on", "", "off", Gain(low, high, how=how), 10)
 
 
-def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
+def test_open_estimates_are_first_then_what_is_unknown_proven_not_foreseen_minor_and_fixed():
     rows = [
         switch("fixed", refusal="your script sets it"),
         switch("nothing"),
@@ -78,9 +78,9 @@ def test_open_estimates_are_first_then_what_is_unknown_proven_minor_and_fixed():
         minor=("minor",),
         verdicts=(verdict("proven", 0.1, 0.12, 0.14, settings=others),),
     )
-    assert list(found) == ["best", "second", "unknown", "proven", "minor", "nothing", "fixed"]
+    assert list(found) == ["best", "second", "unknown", "proven", "nothing", "minor", "fixed"]
     assert [one.worth for one in found.values()] == [
-        "+40 to +60 %", "up to +20 %", "unknown", "+12.0 % [+10.0, +14.0]", "below 5 %", "", "",
+        "+40 to +60 %", "up to +20 %", "unknown", "+12.0 % [+10.0, +14.0]", "", "below 5 %", "",
     ]  # fmt: skip
     assert [one.state for one in found.values()] == [
         "",

@@ -18,7 +18,13 @@ IN_NUMPY = '  File "/usr/lib/python3.12/site-packages/numpy/linalg.py", line 9 i
 def answered(code_ms=5.0, part="your code", limit="own_code", **changes):
     parts = (Without(part, 5.0, 5.0, code_ms),)
     answer = Answer(limit=limit, title="", step_ms=10.0, parts=parts)
-    able = {"state": "training", "can": ("stacks",), "worker_pid": 4, "answer": answer}
+    able = {
+        "state": "training",
+        "found": "a script",
+        "can": ("stacks",),
+        "worker_pid": 4,
+        "answer": answer,
+    }
     return Snapshot(**{**able, **changes})
 
 

@@ -107,7 +107,7 @@ def test_what_nothing_is_known_of_is_not_proposed():
     rows = shown(cpu_step(), 120)
     assert "TRY" not in rows[2]
     untried = "nothing foreseen; untried: precision, channels_last   "
-    assert f"{untried}a tries the one under the cursor, T tries all" in rows[2]
+    assert f"{untried}a tries one, T tries all" in rows[2]
 
 
 def test_a_proven_answer_says_so():
@@ -232,7 +232,7 @@ def test_on_a_machine_too_busy_for_proof_that_is_said_behind_the_proposal(width)
     assert rows[2].startswith("▌  x  TRY input baseline → tensor_decode")
     assert f"   {take}{': it waits until they end' * (width > 80)}  " in rows[2]
     assert "   other jobs take cores" in shown(crowded, width)[2]
-    assert any("the training waits for a core 48 % of the time" in row for row in rows)
+    assert any("the training lacks 48 % of the core time it asks for" in row for row in rows)
     assert not any("until they end" in row for row in shown(cpu_step(), width))
     lately = changed(named.series, values={"core_wait_pct": (48.0,)})
     during = changed(named, series=lately, comparison=comparing().comparison)

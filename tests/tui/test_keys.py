@@ -101,8 +101,8 @@ async def test_without_a_worker_a_change_waits_for_the_restart(d):
 async def test_arrows_go_through_the_levers_and_from_the_last_to_the_first(d):
     for down, up in (("down", "up"), ("j", "k")):
         await d.press(*[down] * 3)
-        assert f" {d.app.main_screen.levers.chosen.name}, from the next step: " in d.text()
-        await d.press(*[up] * 4, shows="Threads that compute one operator")
+        assert f" {d.app.main_screen.levers.chosen.name}, with a new loader: " in d.text()
+        await d.press(*[up] * 4, shows="When Python collects garbage")
         await d.press(down)
         assert d.app.main_screen.levers.chosen.name == d.app.main_screen.headline.first.lever
 

@@ -108,6 +108,25 @@ def test_what_can_be_tried_or_is_proven_is_in_sight_and_the_rest_is_folded_and_c
     assert shown.wanted_rows == len(in_sight) + 3  # a rule, the fold, an explanation
 
 
+def test_a_default_of_this_device_is_nothing_that_somebody_has_set():
+    rows = tuple(own(name, "b", default="b") for name in ("one", "two", "three", "four", "five"))
+    shown = panel((*rows, own("other"), own("set", "b")), proposing(PROMISED))
+    assert shown.wanted_rows == len(("rule", "other", "set", "one", "two", "fold", "explanation"))
+
+
+def test_a_proposal_that_comes_and_goes_moves_no_fold():
+    rows = tuple(map(own, ("one", "two", "three", "four", "five", "six", "other", "seven")))
+    more = tuple(Try(one.lever.name, "b", "", "a", Gain(10.0, 20.0), 10) for one in rows[:5])
+    shown = panel(rows, proposing(*more))
+    before = shown.wanted_rows
+    for tries in (PROMISED,), (), more[:2]:
+        shown.show(rows, proposing(*tries))
+        assert shown.wanted_rows >= before
+        assert all(line_of(shown, one.lever) for one in more)
+    shown.show(rows[1:], proposing())  # another training's
+    assert shown.wanted_rows < before
+
+
 def test_the_fold_opens_when_the_cursor_goes_into_it_and_closes_behind_it(shown):
     expected = {
         "batch_size": "[32]",

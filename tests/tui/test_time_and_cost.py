@@ -14,8 +14,9 @@ TRANSFORM_MS = {"read": 0.31, "decode": 2.345, "crop": 0.02}
 
 def lasting(**values):
     """A run whose newest steps all took so long."""
-    ticks = len(training().series.at_s)
-    return with_series(training(), **{name: (value,) * ticks for name, value in values.items()})
+    ticks, rate = len(training().series.at_s), 1e3 / values.get("step_ms", 1e3 / 296)
+    series = {name: (value,) * ticks for name, value in values.items()}
+    return with_series(changed(training(), steps_per_s=rate), **series)
 
 
 @pytest.mark.parametrize("size", [(120, 40), (80, 24)])

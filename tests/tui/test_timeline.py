@@ -80,7 +80,7 @@ LOOK = """\
    otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on
    step            10.0 ms 100 %              up to +9 %
  ─ arithmetic and memory ───────────────   GPU-bound
-   0 % of kernel time in tensor cores      the GPU is busy 91 % of 3.73 ms
+   0 % of kernel time in tensor cores      the GPU is busy 91 % of the step
  tab event  / find  . step  [ zoom  s summary  T new  ? help  ^p menu  esc back
 """
 

@@ -41,8 +41,8 @@ from workloads.workload import Batch, unmarked
 SIZE = SCALES["small"].image_size
 VARIANTS = [
     pytest.param({"augment_on": "cpu"}, id="workers"),
-    pytest.param({"augment_on": "gpu", "rotation": "per_image"}, id="loop"),
-    pytest.param({"augment_on": "gpu", "rotation": "batched"}, id="batched"),
+    pytest.param({"augment_on": "batched", "rotation": "per_image"}, id="loop"),
+    pytest.param({"augment_on": "batched", "rotation": "batched"}, id="batched"),
 ]
 ROUNDING = {"rtol": 0.0, "atol": 2e-6}
 """What another order of the blur's 49 additions leaves in pixels of 0 to 1, …"""
@@ -167,7 +167,7 @@ def test_the_normalisation_of_a_batch_is_torchvisions_to_the_bit(device: torch.d
 def test_a_batch_is_augmented_as_its_samples_are(
     make: Make, device: torch.device, count: int, rotation: str
 ) -> None:
-    workload = make(device, augment_on="gpu", rotation=rotation)._workload
+    workload = make(device, augment_on="batched", rotation=rotation)._workload
     images, labels, parameters = batch_of(count)
     prepared, prepared_labels = workload.prepare((images, labels, parameters), unmarked)
     one_by_one = [
@@ -182,7 +182,7 @@ def test_both_rotations_prepare_the_same_bits_and_leave_the_batch_as_it_was(make
     """data=resident and data=cached replay it."""
     batch = batch_of(4)
     loop, batched = (
-        make(augment_on="gpu", rotation=r)._workload.prepare(batch, unmarked)
+        make(augment_on="batched", rotation=r)._workload.prepare(batch, unmarked)
         for r in ("per_image", "batched")
     )
     assert torch.equal(loop[0], batched[0])
@@ -206,11 +206,11 @@ def test_moving_the_augmentation_mid_run_changes_no_number(make: Make) -> None:
     stayed, moved = make(), make(pipelined="on")
     losses = []
     for changes in (
-        {"augment_on": "gpu"},
+        {"augment_on": "batched"},
         {"rotation": "batched"},
         {"batch_size": "3"},
         {"pipelined": "off", "augment_on": "cpu"},
-        {"augment_on": "gpu", "rotation": "per_image"},
+        {"augment_on": "batched", "rotation": "per_image"},
     ):
         losses += train(moved, 1)
         moved.change(changes)
@@ -229,7 +229,7 @@ def test_loader_workers_say_what_each_transform_took(make: Make) -> None:
     assert tuple(report.transform_ms) == TRANSFORMS
     assert all(milliseconds > 0 for milliseconds in report.transform_ms.values())
     assert report.skipped == 0
-    on_gpu = make(augment_on="gpu")
+    on_gpu = make(augment_on="batched")
     train(on_gpu, 1)
     assert on_gpu.input_report().transform_ms == {}
 
@@ -291,7 +291,7 @@ class Counter(TorchDispatchMode):
 
 def preparing(make: Make, count: int, loaded_on: str = "cpu") -> Counter:
     """Count what `prepare` does with a batch on a GPU that is not there."""
-    workload = make(augment_on="gpu", rotation="batched")._workload
+    workload = make(augment_on="batched", rotation="batched")._workload
     with FakeTensorMode():
         workload._device = torch.device("cuda")
         workload._augment = BatchAugmentation(SIZE, workload._device)

@@ -329,8 +329,8 @@ def test_augmenting_in_the_workers_or_on_the_device_trains_on_the_same() -> None
         for value in LEVERS["augment_on"].values
     }
     assert next(iter(done["cpu"]["loader"]))[0].dtype == torch.float32
-    assert next(iter(done["gpu"]["loader"]))[0].dtype == torch.uint8
-    assert_same(CPU, done["cpu"]["losses"], done["gpu"]["losses"])
+    assert next(iter(done["batched"]["loader"]))[0].dtype == torch.uint8
+    assert_same(CPU, done["cpu"]["losses"], done["batched"]["losses"])
 
 
 @pytest.mark.parametrize("value", LEVERS["input"].values)

@@ -23,7 +23,7 @@ from workloads.jpeg_files import JpegFiles
 from workloads.masked_loss import LOSSES, WAITING
 
 LOADED = [{"data": "loader"}, {"data": "cached"}, {"data": "resident"}]
-ON_GPU = {"augment_on": "gpu"}
+ON_GPU = {"augment_on": "batched"}
 BATCHED = ON_GPU | {"rotation": "batched"}
 INPUTS = [{"input": name} for name in ("baseline", "batched_colour", "on_device", "tensor_decode")]
 VARIANTS = {

@@ -26,10 +26,10 @@ def _batches(*sizes: int) -> tuple[Settings, ...]:
 
 _AUGMENT: tuple[Settings, ...] = (
     {"augment_on": "cpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
-    {"augment_on": "gpu", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
-    {"augment_on": "gpu", "pipelined": "on", "rotation": "per_image", "pin_memory": "off"},
-    {"augment_on": "gpu", "pipelined": "off", "rotation": "batched", "pin_memory": "off"},
-    {"augment_on": "gpu", "pipelined": "on", "rotation": "batched", "pin_memory": "on"},
+    {"augment_on": "batched", "pipelined": "off", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "batched", "pipelined": "on", "rotation": "per_image", "pin_memory": "off"},
+    {"augment_on": "batched", "pipelined": "off", "rotation": "batched", "pin_memory": "off"},
+    {"augment_on": "batched", "pipelined": "on", "rotation": "batched", "pin_memory": "on"},
 )
 _BEST = {"num_workers": "14", "channels_last": "on", "precision": "bf16"}
 _AUGMENT_BEST: tuple[Settings, ...] = (

@@ -57,7 +57,7 @@ CORES = Limit(
     "limited by other jobs",
     (
         "{busiest}",
-        "{who} waits for a core {pct} of the time",
+        "{who} lacks {pct} of the core time it asks for",
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
         "{if_helped}its other processes use {other_processes}",
@@ -147,7 +147,7 @@ INPUT = Limit(
         "slowest transform: {slowest_transform} a sample",
         "{if_full}{who} uses {cores}",
         "{if_full}{if_helped}its other processes use {other_processes}",
-        "{if_crowded}{who} waits for a core {core_wait} of the time",
+        "{if_crowded}{who} lacks {core_wait} of the core time it asks for",
         "{work_line}",
     ),
     "the step waits for data",
@@ -275,7 +275,7 @@ HOST = LAUNCHING._replace(
     word="host",
     title="launch- or sync-bound",
     clauses=(
-        "the host is busy {pct} of {step} ms",
+        "the host is busy {pct} of the step",
         "{work_line}",
         "{waits}",
         "a kernel runs {util} of the time",
@@ -303,7 +303,7 @@ GPU = Limit(
     "gpu",
     "GPU-bound",
     (
-        "the GPU is busy {pct} of {step} ms",
+        "the GPU is busy {pct} of the step",
         *UNITS,
         "{if_several}{if_unseen}communication counts as work{or_ask}",
         AVERAGED,
@@ -326,7 +326,7 @@ CPU = Limit(
     "cpu",
     "CPU-bound",
     (
-        "the CPU computes {pct} of {step} ms",
+        "the CPU computes {pct} of the step",
         "{own_line}",
         "{if_starved}besides, it waits for data {starved} ms",
         "{if_starved}{if_inline}batches are made in the training process",

@@ -221,8 +221,8 @@ class AnswerStrip(Panel):
             return ""
         names = ", ".join(dict.fromkeys(fmt.plain(one.lever) for one in shown.tries))
         untried = f"; untried: {names}" if names else ""
-        tries = f"{key_for('compare')} tries the one under the cursor"
-        return f"nothing foreseen{untried}   {tries}, {key_for('tune')} tries all"
+        keys = f"{key_for('compare')} tries one, {key_for('tune')} tries all"
+        return f"nothing foreseen{untried}   {keys}"
 
     def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""

@@ -12,7 +12,16 @@ from typing import NamedTuple
 from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
-from gpudash.present.cells import CellRow, Parts, cut, exactly, first_in_sight, following, value_in
+from gpudash.present.cells import (
+    CellRow,
+    Parts,
+    cut,
+    exactly,
+    first_in_sight,
+    following,
+    value_in,
+    whole,
+)
 from gpudash.present.change_axis import Axis, shared_axis
 from gpudash.present.history import rate_unit
 from gpudash.present.ledger import (
@@ -22,6 +31,7 @@ from gpudash.present.ledger import (
     Standing,
     fold_text,
     ledger,
+    legend,
     unfolded,
 )
 from gpudash.protocol.training import Lever
@@ -74,7 +84,7 @@ class LeverPanel(Panel):
     def show(
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
-        rows, unit = ledger(levers, snapshot), rate_unit(snapshot.results)
+        rows, unit = ledger(levers, snapshot, self._ledger), rate_unit(snapshot.results)
         if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
             before = self.chosen
             self._ledger, self._unit, self._why_not = rows, unit, why_not
@@ -156,8 +166,11 @@ class LeverPanel(Panel):
             for label in re.finditer(r"\S+(?: \S+)*", self._axis.labels(columns.bar)):
                 row.put(axis + label.start(), label[0], "dim")
         end = axis + columns.bar + (columns.bar > 0)
-        row.put(end - 1, f" {self._unit} ", "dim")
-        end += cell_len(self._unit)
+        head = whole(
+            legend(() if self._why_not else self._ledger, self._unit), width - end - 2, "  "
+        )
+        row.put(end - 1, f" {head} ", "dim")
+        end += cell_len(head)
         why = fmt.plain(self._why_not or "")
         why = why if end + cell_len(why) + 4 <= width else "read only"
         if why and end + cell_len(why) + 4 <= width:
@@ -186,7 +199,7 @@ class LeverPanel(Panel):
     def _line(self, index: int, width: int, columns: _LedgerColumns, more: str) -> Parts:
         one, is_chosen = self._ledger[index], index == self._cursor
         is_fixed = one.standing is Standing.FIXED or bool(self._why_not and not one.is_running)
-        ink = "dim" if one.standing >= Standing.MINOR or is_fixed else "text"
+        ink = "dim" if one.standing >= Standing.NOT_FORESEEN or is_fixed else "text"
         mark = RUNS if one.is_running else CURSOR if is_chosen else " "
         here = "focus" if is_chosen and self.has_focus else "strong"
         row = [

@@ -127,10 +127,11 @@ class Activity(TimePanel):
         return height <= COMPACT_ROWS and width >= TWO_COLUMNS
 
     def _why(self, width: int, height: int) -> list[str]:
-        reason = no_gpu(self._snapshot)
-        if not reason or height < 3 or self._is_compact(width, height):
+        if height < 3 or self._is_compact(width, height):
             return []
-        return [fmt.clip(reason, width - 2)]
+        return textwrap.wrap(
+            no_gpu(self._snapshot), max(width - 2, 1), max_lines=height - 2, placeholder="…"
+        )
 
     def _fitting(self, width: int, height: int) -> Sequence[ShownReading]:
         room = max(height - len(self._why(width, height)), 0)
