@@ -50,7 +50,7 @@ class Worker:
         self.grows_ms = lambda slow: 0.0  # how much longer a step is when a part is slowed
         self.cannot_slow = lambda slow: None
         self.skipped = 0  # samples that could not be read
-        self.loss = None  # of a step, by its number
+        self.first_loss = None  # of a step, by its number
         self.stops = ()  # commands that asked for the end
         self.begin(started(self.now_s, dict(self.settings)))
 
@@ -223,7 +223,9 @@ class Worker:
                 total_steps=self.trained - len(self.waiting),
                 total_samples=self.samples_reported,
                 skipped_samples=self.skipped,
-                first_losses=tuple((one.step, self.loss(one.step)) for one in done if self.loss),
+                first_losses=tuple(
+                    (one.step, self.first_loss(one.step)) for one in done if self.first_loss
+                ),
             )
         )
 

@@ -154,7 +154,7 @@ def asked():
 def behave(worker, arguments):
     worker.step_ms = lambda _: arguments.step_ms
     if arguments.loss is not None:
-        worker.loss = lambda step: arguments.loss if step == 2 else 1 / step
+        worker.first_loss = lambda step: arguments.loss if step == 2 else 1 / step
     if arguments.busy:
         Thread(target=lambda: [sum(range(1000)) for _ in count()], daemon=True).start()
 
