@@ -59,6 +59,8 @@ LAUNCHES = (LAUNCH, *WORK)
 BESIDE = 0.25
 """What collectives take from the kernels beside them, at most: NCCL runs on up to 32 of the 108 to
 132 SMs of a GPU."""
+OF_A_REDUCTION = 4
+"""Launches for a bucket of gradients, at most: copies in and out, the collective, a scaling."""
 
 
 class Effect(NamedTuple):
@@ -219,7 +221,7 @@ def _half_the_bytes(change: LeverChange) -> Outcome | None:
 
 
 def _fewer_reductions(change: LeverChange) -> Outcome | None:
-    """Leave one pass's share of what is exposed, and of what collectives take from kernels.
+    """Leave one pass's share of what is exposed, taken from kernels, and launched.
 
     At worst the ranks wait as long for a slower one, once.
     """
@@ -229,13 +231,17 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
         return None
     beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
 
-    def left(times: Times, beside_ms: float, exposed_ms: float) -> float:
+    counts = {} if step.profile is None else step.profile.counts
+    launches = OF_A_REDUCTION * counts.get("collectives", 0.0) / (counts.get("launches") or 1.0)
+
+    def left(times: Times, beside_ms: float, exposed_ms: float, launches: float = 0.0) -> float:
         device_ms = max(times.device - saved * beside_ms, 0.0)
         left_ms = times.communication - saved * min(exposed_ms, times.communication)
-        return played_ms(times._replace(device=device_ms, communication=left_ms))
+        launch_ms = times.launch * (1 - saved * min(launches, 1.0))
+        return played_ms(times._replace(device=device_ms, communication=left_ms, launch=launch_ms))
 
     return Outcome(
-        lambda times: left(times, BESIDE * beside_ms, times.communication),
+        lambda times: left(times, BESIDE * beside_ms, times.communication, launches),
         None if change.waits_ms is None else lambda times: left(times, 0.0, change.waits_ms or 0.0),
         f"nothing but communication runs {fmt.milliseconds(exposed_ms or 0.0)} ms, "
         f"and collectives beside kernels {fmt.milliseconds(beside_ms)}, {change.of_step}",
@@ -289,7 +295,7 @@ EFFECTS: Mapping[str, Effect] = {
         "half the bytes to send", _half_the_bytes, (COMMUNICATION,), on="cuda"
     ),
     "fewer reductions": Effect(
-        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION, *WORK)
+        "gradients are averaged once a step", _fewer_reductions, (COMMUNICATION, *LAUNCHES)
     ),
     "fewer collectives": Effect("fewer and larger collectives", shortens=(COMMUNICATION,)),
     "fewer gradient copies": Effect("saves a copy of each gradient", shortens=(COMMUNICATION,)),

@@ -12,6 +12,7 @@ from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.process_levers import OF_PROCESS
 from gpudash.protocol.training import Lever, Phase, TrainingProcess
 from gpudash.snapshot import RankRow
+from gpudash.trace.summary import Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from tests.diagnosis.trainings import CPU, GPU, ask, changed, measured
 
@@ -93,6 +94,25 @@ def test_fewer_averages_are_proposed_where_collectives_take_from_the_device_and_
     found = ask(snapshot)
     assert (found.kind, [one.label for one in found.tries]) == ("gpu", ["grad_sync=last"])
     assert found.tries[0].gain.high_pct > 34.7
+
+
+def test_fewer_reductions_are_fewer_launches():
+    """Eight bf16 passes on two H100s: launches limit, and an A/B measured +33 %."""
+    took = {"communication_ms": 6.4, "collective_ms": 12.0}
+    profile = Summary(
+        steps=10, step_ms=44.4, on_device=True, launches=719.0, collectives=48.0, exposed_ms=6.4
+    )
+    snapshot = changed(
+        measured(gpu_util_pct=40.0, step_ms=44.4, device_ms=16.0, host_ms=43.5, **took),
+        found="a script",
+        levers=(GRAD_SYNC,),
+        settings={"grad_sync": "each"},
+        phases=(Phase(name="communication", label="communication", lane="train"),),
+        ranks=tuple(RankRow(rank=rank, values=took) for rank in (0, 1)),
+    )
+    (last,) = ask(snapshot, profile=profile).tries
+    assert last.label == "grad_sync=last"
+    assert 20 < last.gain.high_pct < 50
 
 
 def test_a_sure_gain_is_proposed_whatever_limits():
