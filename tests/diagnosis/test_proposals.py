@@ -99,9 +99,9 @@ def test_fewer_averages_are_proposed_where_collectives_take_from_the_device_and_
 def test_fewer_reductions_are_fewer_launches():
     """Eight bf16 passes on two H100s: launches limit, and an A/B measured +33 %."""
     took = {"communication_ms": 6.4, "collective_ms": 12.0}
-    profile = Summary(
-        steps=10, step_ms=44.4, on_device=True, launches=719.0, collectives=48.0, exposed_ms=6.4
-    )
+    counts = {"steps": 10, "launches": 719.0, "collectives": 48.0, "on_device": True}
+    busy = {"busy_ms": 16.0, "exposed_ms": 6.4, "idle_ms": {"host": 28.0}}
+    profile = Summary(step_ms=44.4, host_ms=44.0, **counts, **busy)
     snapshot = changed(
         measured(gpu_util_pct=40.0, step_ms=44.4, device_ms=16.0, host_ms=43.5, **took),
         found="a script",
