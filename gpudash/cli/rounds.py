@@ -20,7 +20,7 @@ import psutil
 from gpudash.cli.headless import Printer, session_of
 from gpudash.cli.stdout import complain
 from gpudash.cli.user_training import UserTraining, heeding
-from gpudash.compare.alternation import Side, alone, alternating
+from gpudash.compare.alternation import MOST_PAIRS, Side, alone, alternating
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
 from gpudash.format import plain
@@ -239,7 +239,7 @@ class Rounds:
             fewest = self._fewest_blocks()
             if fewest < (pairs or FEWEST_BLOCKS):
                 return fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running)
-            return pairs is not None or time.monotonic() >= until_s
+            return fewest >= (pairs or MOST_PAIRS) or time.monotonic() >= until_s
 
         self._until(is_known)
 
