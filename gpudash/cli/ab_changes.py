@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpudash.cli.ab_report import check_card, exit_code
-from gpudash.cli.changes_report import Findings, document, lines, write
+from gpudash.cli.changes_report import ChangeFindings, document, lines, write
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
-from gpudash.cli.rounds import Asked, Measured, NoResultError, Rounds
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
 from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.rounds import is_decided, of_budget
 from gpudash.errors import Exit, UsageError
@@ -35,7 +35,7 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     check_card(arguments)
     with _sides(arguments) as (lever, asked):
-        return _Comparing(lever, asked, arguments).main()
+        return _ComparingChanges(lever, asked, arguments).main()
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def _words(option: str, text: str) -> list[str]:
         raise UsageError(f"{option} {text!r} is no command line: {error}") from error
 
 
-class _Comparing:
+class _ComparingChanges:
     """Starts both sides until it is sure, or the budget is spent."""
 
     def __init__(
@@ -99,7 +99,7 @@ class _Comparing:
         self._until_s = self._began_s + arguments.budget
         a, b = (one.name for one in asked)
         is_fixed = arguments.starts is not None
-        self._found = Findings(lever, a, b, within=arguments.within, fixed=is_fixed)
+        self._found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
 
     def main(self) -> int:
         arguments = self._arguments
@@ -135,7 +135,7 @@ class _Comparing:
         told = f"start {len(found.measured) + 1}"
         return f"{told}: {found.told}" if found.measured else told
 
-    def _add(self, measured: Measured) -> None:
+    def _add(self, measured: MeasuredRound) -> None:
         found = self._found
         found.add(measured)
         if not self._arguments.quiet:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import asdict, replace
 
 from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, save_card
-from gpudash.cli.rounds import Measured
+from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.ab import contention, sides_of
 from gpudash.compare.alternation import Unit, cost_ms, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
-from gpudash.compare.rounds import CONFIDENCE, Round, over_rounds, verdict
+from gpudash.compare.rounds import CONFIDENCE, RoundCosts, over_rounds, verdict
 from gpudash.format import change, figure
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -22,18 +22,18 @@ from gpudash.statistics import mean
 COUNTED = {"token": "tokens", "sample": "samples", "step": "steps"}
 
 
-class Findings:
+class ChangeFindings:
     """What the starts so far have shown."""
 
     def __init__(self, lever: str, a: str, b: str, *, within: float | None, fixed: bool) -> None:
         """`lever` is what differs. `fixed`: so many starts, come what may."""
         self.lever, self.a, self.b = lever, a, b
         self.within, self.fixed = within, fixed
-        self.measured: list[Measured] = []
+        self.measured: list[MeasuredRound] = []
         self.why_apart = ""
         """Why both were not measured at the same time."""
 
-    def add(self, measured: Measured) -> None:
+    def add(self, measured: MeasuredRound) -> None:
         self.measured.append(measured)
 
     @property
@@ -54,11 +54,11 @@ class Findings:
         return a, b
 
     @property
-    def rounds(self) -> list[Round]:
+    def rounds(self) -> list[RoundCosts]:
         unit = self.unit
         assert unit is not None
         return [
-            Round((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
+            RoundCosts((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
             for one in self.measured
         ]
 
@@ -66,7 +66,7 @@ class Findings:
     def estimate(self) -> Estimate:
         return self._over(self.rounds)
 
-    def _over(self, rounds: Sequence[Round]) -> Estimate:
+    def _over(self, rounds: Sequence[RoundCosts]) -> Estimate:
         """Count starts, of which each is one pair."""
         if self.fixed:
             return estimate([one.costs for one in rounds], CONFIDENCE)
@@ -138,7 +138,7 @@ class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
     """Why both were not measured at the same time; empty if they were."""
 
 
-def document(found: Findings) -> ChangeReport:
+def document(found: ChangeFindings) -> ChangeReport:
     shown, snapshot = found.shown(), found.snapshot
     return ChangeReport(
         workload=snapshot.workload,
@@ -159,7 +159,7 @@ def document(found: Findings) -> ChangeReport:
     )
 
 
-def _of_start(found: Findings, number: int) -> StartReport:
+def _of_start(found: ChangeFindings, number: int) -> StartReport:
     a, b = found.measured[number].blocks
     one = estimate([found.rounds[number].costs])
     shown = replace(
@@ -174,7 +174,7 @@ def _of_start(found: Findings, number: int) -> StartReport:
     return report_of(shown, one, None, number)
 
 
-def lines(found: Findings) -> Iterator[str]:
+def lines(found: ChangeFindings) -> Iterator[str]:
     shown = found.shown()
     yield str(shown.verdict)
     changes = (f"{100 * (one.costs[0] / one.costs[1] - 1):+z.1f}" for one in found.rounds)
@@ -188,5 +188,5 @@ def lines(found: Findings) -> Iterator[str]:
         yield f"{name}: {', '.join(rates)}"
 
 
-def write(found: Findings, arguments: argparse.Namespace) -> None:
+def write(found: ChangeFindings, arguments: argparse.Namespace) -> None:
     save_card(found.shown(), found.snapshot, "", arguments, starts=len(found.measured))

@@ -20,7 +20,7 @@ import psutil
 from gpudash.cli.headless import Printer, session_of
 from gpudash.cli.stdout import complain
 from gpudash.cli.user_training import UserTraining, heeding
-from gpudash.compare.alternation import MOST_PAIRS, Side, alone, alternating
+from gpudash.compare.alternation import MOST_PAIRS, SideBlocks, alone, alternating
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
 from gpudash.format import plain
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     command: UserCommand
 
 
-class Measured(NamedTuple):
+class MeasuredRound(NamedTuple):
     """What one start of both has shown; A's come first."""
 
     seconds: float
@@ -77,7 +77,7 @@ class _Started:
     """A side that trains; what it prints is kept for a failure."""
 
     def __init__(
-        self, asked: Asked, side: Side, output: Path, arguments: argparse.Namespace
+        self, asked: Asked, side: SideBlocks, output: Path, arguments: argparse.Namespace
     ) -> None:
         """Raise WorkerError if it cannot start."""
         self.asked, self.side, self._output = asked, side, output
@@ -136,7 +136,7 @@ class Rounds:
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
 
-    def next(self, seed: int) -> Measured:
+    def next(self, seed: int) -> MeasuredRound:
         """Raise NoResultError, or WorkerError if a command cannot start."""
         with heeding(self._take), TemporaryDirectory(prefix="gpudash-") as folder:
             try:
@@ -145,7 +145,7 @@ class Rounds:
             except _SideError as error:
                 raise NoResultError(error.started.complain(error.why)) from error
 
-    def _at_once(self, seed: int, folder: Path) -> Measured | None:
+    def _at_once(self, seed: int, folder: Path) -> MeasuredRound | None:
         """Return None if that is not possible; then `why_apart` says why."""
         sides, turns = alternating(seed)
         began_s = start_s = time.monotonic()
@@ -176,14 +176,14 @@ class Rounds:
             self._measure(ready_s - start_s)
             return self._found(sides, began_s)
 
-    def _why_loud(self, sides: tuple[Side, Side]) -> str:
+    def _why_loud(self, sides: tuple[SideBlocks, SideBlocks]) -> str:
         most_pct = 100 * BUSY * (os.cpu_count() or 1)
         for asked, side in zip(self._asked, sides, strict=True):
             if (side.paused_cpu_pct or 0.0) > most_pct:
                 return f"{asked.name} works on while it is paused"
         return ""
 
-    def _in_turns(self, seed: int, folder: Path) -> Measured:
+    def _in_turns(self, seed: int, folder: Path) -> MeasuredRound:
         began_s, sides = time.monotonic(), alone()
         snapshots = [Snapshot(), Snapshot()]
         for which in (0, 1) if seed % 2 == 0 else (1, 0):
@@ -195,10 +195,10 @@ class Rounds:
                 snapshots[which] = self._running[0].snapshot
         return self._found(sides, began_s)._replace(snapshots=(snapshots[0], snapshots[1]))
 
-    def _found(self, sides: tuple[Side, Side], began_s: float) -> Measured:
+    def _found(self, sides: tuple[SideBlocks, SideBlocks], began_s: float) -> MeasuredRound:
         (a, b), running = sides, self._running
         pairs = min(len(a.blocks), len(b.blocks))
-        return Measured(
+        return MeasuredRound(
             seconds=time.monotonic() - began_s,
             blocks=(a.blocks[:pairs], b.blocks[:pairs]),
             losses=(a.losses, b.losses),
@@ -208,10 +208,10 @@ class Rounds:
     # ── what trains ─────────────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _started(self) -> Iterator[Callable[[int, Side, Path], None]]:
+    def _started(self) -> Iterator[Callable[[int, SideBlocks, Path], None]]:
         """Have all that is started within end, and wait for that."""
 
-        def start(which: int, side: Side, folder: Path) -> None:
+        def start(which: int, side: SideBlocks, folder: Path) -> None:
             output = folder / f"{which}.txt"
             self._running.append(_Started(self._asked[which], side, output, self._arguments))
 
@@ -270,7 +270,7 @@ class Rounds:
             one.training.take(number, frame)
 
 
-def _fits_twice(side: Side) -> bool:
+def _fits_twice(side: SideBlocks) -> bool:
     """Tell whether a second one would find room; where that is not known, it is tried."""
     held = side.held_mib
     free, reserved = held.get("mem_free_mib"), held.get("mem_reserved_mib")

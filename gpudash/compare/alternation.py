@@ -58,7 +58,7 @@ class Turns:
             go()
 
 
-class Side(Experiment):
+class SideBlocks(Experiment):
     """The blocks of one of both: measured, and with the losses of the first steps."""
 
     name = "A/B"
@@ -131,17 +131,17 @@ class Side(Experiment):
         self.failure = reason
 
 
-def alternating(seed: int) -> tuple[tuple[Side, Side], Turns]:
+def alternating(seed: int) -> tuple[tuple[SideBlocks, SideBlocks], Turns]:
     """Return both sides of one start, and what lets their blocks run in a drawn order."""
     sides = "".join(block_order(MOST_PAIRS, seed))
     turns = Turns(sides)
     a, b = ([number for number, side in enumerate(sides) if side == one] for one in "AB")
-    return (Side(a, turns), Side(b, turns)), turns
+    return (SideBlocks(a, turns), SideBlocks(b, turns)), turns
 
 
-def alone() -> tuple[Side, Side]:
+def alone() -> tuple[SideBlocks, SideBlocks]:
     """Return both sides where one is started after the other."""
-    return Side(range(MOST_PAIRS)), Side(range(MOST_PAIRS))
+    return SideBlocks(range(MOST_PAIRS)), SideBlocks(range(MOST_PAIRS))
 
 
 def unit_of(a: Sequence[MeasuredBlock], b: Sequence[MeasuredBlock]) -> Unit | None:

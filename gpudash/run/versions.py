@@ -153,7 +153,7 @@ class WorkingTrees:
         """Return what a Python finds in the user's tree: entries of its path, and modules."""
         before = os.environ.get("PYTHONPATH")
         asked = subprocess.run(
-            [python, "-c", IMPORTS],
+            [python, "-B", "-c", IMPORTS],
             cwd=folder,
             env=os.environ | {"PYTHONPATH": os.pathsep.join([*first, *filter(None, [before])])},
             input=json.dumps([*modules]),

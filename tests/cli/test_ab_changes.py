@@ -8,9 +8,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.changes_report import ChangeReport, Findings, document, lines
+from gpudash.cli.changes_report import ChangeFindings, ChangeReport, document, lines
 from gpudash.cli.main import main
-from gpudash.cli.rounds import Measured
+from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
 from gpudash.snapshot import Snapshot
@@ -125,11 +125,11 @@ def start(a_ms, b_ms, *, samples=32, b_samples=32, losses=({1: 2.0}, {1: 2.0})):
         for step_ms, of in ((a_ms, samples), (b_ms, b_samples))
     )
     snapshots = Snapshot(workload="train.py"), Snapshot(workload="train.py")
-    return Measured(20.0, ([a, a], [b, b]), losses, snapshots)
+    return MeasuredRound(20.0, ([a, a], [b, b]), losses, snapshots)
 
 
 def found(*starts, fixed=False):
-    findings = Findings("command", "train.py", "train.py --fused", within=None, fixed=fixed)
+    findings = ChangeFindings("command", "train.py", "train.py --fused", within=None, fixed=fixed)
     for one in starts:
         findings.add(one)
     return findings

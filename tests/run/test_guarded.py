@@ -209,7 +209,7 @@ from gpudash.run.user_command import UserCommand
 from gpudash.run.command_process import Foreground
 os.environ["GROUP"] = str(os.getpgrp())
 command = UserCommand("train.py", (sys.executable, "-c", *sys.argv[2:]))
-held = globals()[sys.argv[1]](command, rendezvous.begin(), output_to_stderr=True)
+held = globals()[sys.argv[1]](command, rendezvous.begin(), stdout=2)
 held.wait()
 """
 
