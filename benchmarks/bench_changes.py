@@ -30,7 +30,7 @@ import numpy.typing as npt
 from gpudash.compare.rounds import (
     CONFIDENCE,
     EFFECTS,
-    RoundCosts,
+    StartCosts,
     is_decided,
     over_rounds,
     rounds_within,
@@ -121,9 +121,9 @@ def log_ratios(
     return np.asarray((order * differ).mean(axis=1) + paces[0] - paces[1] + log1p(change), float)
 
 
-def as_rounds(logs: Array, pace: Pace) -> list[RoundCosts]:
+def as_rounds(logs: Array, pace: Pace) -> list[StartCosts]:
     """Return the same as what is judged."""
-    return [RoundCosts((exp(one), 1.0), pace.seconds) for one in logs]
+    return [StartCosts((exp(one), 1.0), pace.seconds) for one in logs]
 
 
 def decided_after(logs: Array) -> int | None:

@@ -13,7 +13,7 @@ from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
-from gpudash.compare.rounds import CONFIDENCE, RoundCosts, over_rounds, verdict
+from gpudash.compare.rounds import CONFIDENCE, StartCosts, over_rounds, verdict
 from gpudash.format import change, figure
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -54,11 +54,11 @@ class ChangeFindings:
         return a, b
 
     @property
-    def rounds(self) -> list[RoundCosts]:
+    def rounds(self) -> list[StartCosts]:
         unit = self.unit
         assert unit is not None
         return [
-            RoundCosts((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
+            StartCosts((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
             for one in self.measured
         ]
 
@@ -66,7 +66,7 @@ class ChangeFindings:
     def estimate(self) -> Estimate:
         return self._over(self.rounds)
 
-    def _over(self, rounds: Sequence[RoundCosts]) -> Estimate:
+    def _over(self, rounds: Sequence[StartCosts]) -> Estimate:
         """Count starts, of which each is one pair."""
         if self.fixed:
             return estimate([one.costs for one in rounds], CONFIDENCE)

@@ -36,7 +36,7 @@ _MOST = 2**20
 """Rounds up to which a forecast is made."""
 
 
-class RoundCosts(NamedTuple):
+class StartCosts(NamedTuple):
     """One start of each side."""
 
     costs: tuple[float, float]
@@ -45,7 +45,7 @@ class RoundCosts(NamedTuple):
     """What it took in all, the starts included."""
 
 
-def over_rounds(rounds: Sequence[RoundCosts]) -> Estimate:
+def over_rounds(rounds: Sequence[StartCosts]) -> Estimate:
     """Compare what there is so far; needs a round."""
     return estimate_so_far([one.costs for one in rounds], CONFIDENCE, EFFECTS)
 
@@ -57,7 +57,7 @@ def is_decided(found: Estimate, within: float | None) -> bool:
     return is_settled(found, within)
 
 
-def seconds_to_decide(rounds: Sequence[RoundCosts], within: float | None = None) -> float | None:
+def seconds_to_decide(rounds: Sequence[StartCosts], within: float | None = None) -> float | None:
     """Return what a decision still takes if change and spread stay; None if that is not known."""
     if is_decided(over_rounds(rounds), within):
         return 0.0
@@ -89,7 +89,7 @@ def rounds_within(budget_s: float, round_s: float) -> int:
     return int(budget_s / round_s)
 
 
-def of_budget(budget_s: float, first: RoundCosts) -> str:
+def of_budget(budget_s: float, first: StartCosts) -> str:
     """Say after the first round that the budget cannot suffice; nothing if it may."""
     if rounds_within(budget_s, first.seconds) >= FEWEST_ROUNDS:
         return ""
@@ -100,7 +100,7 @@ def of_budget(budget_s: float, first: RoundCosts) -> str:
     )
 
 
-def verdict(name: str, rounds: Sequence[RoundCosts], within: float | None = None) -> str:
+def verdict(name: str, rounds: Sequence[StartCosts], within: float | None = None) -> str:
     found = over_rounds(rounds)
     decided = is_decided(found, within)
     said = effect(name, found, least_of(within)) if decided or is_sure(found) else ""

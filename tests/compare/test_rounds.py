@@ -8,7 +8,7 @@ import pytest
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.rounds import (
     FEWEST_ROUNDS,
-    RoundCosts,
+    StartCosts,
     is_decided,
     of_budget,
     over_rounds,
@@ -22,7 +22,7 @@ from gpudash.compare.sequential import is_sure
 def rounds(count, faster=0.0, spread=0.01, seed=0):
     random = Random(seed)
     logs = [math.log1p(faster) + random.gauss(0, spread) for _ in range(count)]
-    return [RoundCosts((math.exp(one), 1.0), 20.0) for one in logs]
+    return [StartCosts((math.exp(one), 1.0), 20.0) for one in logs]
 
 
 def first_decision(all_rounds, within=None):
@@ -80,7 +80,7 @@ def test_before_there_is_an_interval_no_time_is_said():
 
 
 def test_equal_costs_are_decided_at_once():
-    same = [RoundCosts((1.0, 1.0), 20.0)] * FEWEST_ROUNDS
+    same = [StartCosts((1.0, 1.0), 20.0)] * FEWEST_ROUNDS
     assert verdict("B", same).startswith("no difference above 1 % for B")
 
 
@@ -100,7 +100,7 @@ def test_a_sign_that_is_known_is_said_where_the_size_is_not_yet():
 
 
 def test_a_budget_that_cannot_suffice_is_said_after_the_first_round():
-    first = RoundCosts((1.0, 1.0), 70.0)
+    first = StartCosts((1.0, 1.0), 70.0)
     assert rounds_within(300, first.seconds) == 4
     assert of_budget(300, first) == ""
     assert of_budget(200, first) == (

@@ -35,7 +35,7 @@ async def test_a_compares_a_switch_at_once_and_another_lever_with_a_value_chosen
 
     for lever, keys, question in (
         ("pipelined", "", Question(lever="pipelined", a="on", b="off")),
-        ("precision", ("end", "a"), Question(lever="precision", a="tf32", b="bf16")),
+        ("precision", ("home", "a"), Question(lever="precision", a="bf16", b="fp32")),
         ("batch_size", "48a", sixteen_or("48")),  # its blocks are short runs
         ("batch_size", (*"16", "enter"), sixteen_or("16")),
     ):
@@ -267,7 +267,8 @@ async def test_y_capital_copies_a_command_that_asks_the_same_of_gpudash_ab(monke
 
 
 async def test_enter_on_a_row_puts_its_levers_in_force_as_one_change_that_u_takes_back():
-    row = result(3, "batch_size=32", 400.0, settings=settings(pipelined="off", batch_size="32"))
+    tried = settings(pipelined="off", batch_size="32", precision="bf16")
+    row = result(3, "batch_size=32", 400.0, settings=tried)
     async with dashboard(snapshot=changed(training(), results=(*training().results, row))) as d:
         await d.press("5", "down", "enter")
         assert d.engine.calls_of("change") == [({"pipelined": "off", "batch_size": "32"},)]

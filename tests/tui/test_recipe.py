@@ -50,8 +50,8 @@ async def test_the_scripts_own_line_is_shown_with_the_value_where_it_is_known(
 async def test_the_arrows_and_words_of_the_hint_go_to_the_other_values(d):
     d.choose("precision")
     await d.press("c")
-    value = d.app.main_screen.levers.chosen.default
-    for key in ("right", "right", "right", "left", "l", "h"):
+    value = d.app.control.snapshot.settings["precision"]
+    for key in ("left", "left", "right", "left", "l", "h"):
         assert f"precision={value}" in d.text()
         marked = recipe("precision", value).marked
         assert all(line.strip() in d.text() for line in marked if line[0] == "+")

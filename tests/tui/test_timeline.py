@@ -78,7 +78,7 @@ LOOK = """\
    backward        1.00 ms  10 %  ▋        copy to device, pageable  0.40 ms  ▊
    optimizer       0.50 ms   5 %  ▎      ─ what follows: the dashboard's answer
    otherwise idle  0.40 ms   4 %           x  try fused_optimizer off → on
-   step            10.0 ms 100 %              up to +9 %
+   step            10.0 ms 100 %              up to +14 %
  ─ arithmetic and memory ───────────────   GPU-bound
    0 % of kernel time in tensor cores      the GPU is busy 91 % of the step
  tab event  / find  . step  [ zoom  s summary  T new  ? help  ^p menu  esc back

@@ -54,7 +54,7 @@ async def test_a_ends_a_running_tune_and_keys_of_its_tab_say_what_follows(d):
     await d.press("y")
     assert "\ngpudash tune encdec" in d.app.clipboard
     await d.press("enter")
-    assert d.engine.calls_of("change") == [(BEST,)]
+    assert d.engine.calls_of("change") == [({"channels_last": "on"},)]  # the rest is set
 
 
 def test_the_tab_says_what_is_tried_and_the_best_so_far():
