@@ -11,7 +11,7 @@ from gpudash.diagnosis.model import model_of, played_ms
 from gpudash.diagnosis.recent_step import RecentStep, recent_step
 from gpudash.process_levers import OF_PROCESS
 from gpudash.protocol.training import Lever, Phase, TrainingProcess
-from gpudash.snapshot import RankRow
+from gpudash.snapshot import RankRow, Straggler
 from gpudash.trace.summary import Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from tests.diagnosis.trainings import CPU, GPU, ask, changed, measured
@@ -96,8 +96,10 @@ def test_fewer_averages_are_proposed_where_collectives_take_from_the_device_and_
     assert found.tries[0].gain.high_pct > 34.7
 
 
-def test_fewer_reductions_are_fewer_launches():
+@pytest.mark.parametrize("kind", [None, "wandering"])
+def test_fewer_reductions_are_fewer_launches_and_fewer_waits_for_a_rank(kind):
     """Eight bf16 passes on two H100s: launches limit, and an A/B measured +33 %."""
+    slow = Straggler(rank=0, phase="compute", excess_ms=10.1, slower_pct=46.0, others_wait_ms=10.1)
     took = {"communication_ms": 6.4, "collective_ms": 12.0}
     counts = {"steps": 10, "launches": 719.0, "collectives": 48.0, "on_device": True}
     busy = {"busy_ms": 16.0, "exposed_ms": 6.4, "idle_ms": {"host": 28.0}}
@@ -109,6 +111,7 @@ def test_fewer_reductions_are_fewer_launches():
         settings={"grad_sync": "each"},
         phases=(Phase(name="communication", label="communication", lane="train"),),
         ranks=tuple(RankRow(rank=rank, values=took) for rank in (0, 1)),
+        straggler=None if kind is None else changed(slow, kind=kind),
     )
     (last,) = ask(snapshot, profile=profile).tries
     assert last.label == "grad_sync=last"

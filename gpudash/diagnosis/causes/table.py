@@ -83,7 +83,7 @@ STRAGGLER = Limit(
     least_pct=1.0,
     rank=1,
     is_outside=True,
-    also=(DATA,),
+    also=(DATA, COMMUNICATION),  # averaged less often, ranks wait less often for another
     beside=(
         f"{WAITS_FOR_RANK} for {{rank}}",
         "{if_hidden}{if_late_data}{rank} waits {longer} for data; so far nobody waits",
@@ -91,15 +91,17 @@ STRAGGLER = Limit(
     ),
 )
 SLOW_RANK = STRAGGLER._replace(
+    also=(DATA,),
     clauses=(
         "{rank} waits for data {slow_data} of {step} ms",
         "{unless_slow_data}{rank} is {slower}",
         *STRAGGLER.clauses[1:3],
         "{if_loader_evens}the loader's levers may change that",
         "{unless_loader_evens}no lever evens that out",
-    )
+    ),
 )
 LATE_RANK = STRAGGLER._replace(
+    also=(DATA,),
     title="limited by a late rank",
     clauses=(
         "rank 0 waits {ms} of {step} ms in collectives",
