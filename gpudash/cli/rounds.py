@@ -33,7 +33,7 @@ PATIENCE_S = 60.0
 """Seconds without a step after which a side is said to hang."""
 FEWEST_BLOCKS = 2
 """Of each side, for a start to count."""
-BUSY = 0.1
+BUSY = 0.05
 """Share of the machine's cores that a paused side may take: more would slow the other one."""
 CONTEXT_MIB = 1024
 """What a process takes on a GPU beside what PyTorch's allocator holds, at most."""

@@ -123,7 +123,8 @@ def installed(request, root, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(root.parent / "site"))
 
 
-def test_each_imports_its_own_package_and_nothing_of_the_users_moves(root, installed):
+def test_each_imports_its_own_package_and_nothing_of_the_users_moves(root, installed, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # what is started here would keep some
     before = contents(root.parent)
     with WorkingTrees(("v1", "main")) as trees:
         a, b = trees.versions
