@@ -95,8 +95,7 @@ class _ComparingChanges:
         self, lever: str, asked: tuple[Asked, Asked], arguments: argparse.Namespace
     ) -> None:
         self._asked, self._arguments = asked, arguments
-        self._began_s = time.monotonic()
-        self._until_s = self._began_s + arguments.budget
+        self._until_s = time.monotonic() + arguments.budget
         a, b = (one.name for one in asked)
         is_fixed = arguments.starts is not None
         self._found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
