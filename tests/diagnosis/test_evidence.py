@@ -15,6 +15,7 @@ from gpudash.protocol.training import Phase
 from gpudash.snapshot import RankRow
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
 from gpudash.trace.text import summary_lines
+from tests.diagnosis.recorded import recorded
 from tests.diagnosis.trainings import (
     CPU,
     GPU,
@@ -212,6 +213,14 @@ def test_an_answer_names_the_part_that_has_the_time_and_the_line_where_the_scrip
     assert (answer.owner, answer.line) == (owner, line)
     told = f"the script is at {line} in 15 of 20 looks"
     assert (told in answer.evidence) is bool(line)
+
+
+def test_where_several_parts_limit_alike_the_one_is_named_without_which_most_is_saved():
+    one = recorded("unclear_some_of_all")
+    answer = find(one.snapshot, one.known.cores, one.known.summary)
+    assert answer is not None
+    assert answer.title == "unclear, because several parts limit alike"
+    assert answer.evidence[0] == "most is saved without launch: 1.16 of 8.10 ms"
 
 
 def test_a_training_that_mostly_evaluates_has_the_line_of_that_and_its_steps_have_not():

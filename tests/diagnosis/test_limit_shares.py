@@ -75,5 +75,5 @@ def test_without_an_answer_nothing_is_said():
 
 def test_that_no_limit_is_clear_is_said_without_the_reason():
     run = Run()
-    run.train(1.0, Answer(limit="none", title="unclear, because no part fills the step"))
+    run.train(1.0, Answer(limit="none", title="unclear, because several parts limit alike"))
     assert run.limits.main() == "unclear for 100 % of the training time"

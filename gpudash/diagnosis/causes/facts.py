@@ -13,7 +13,7 @@ from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.input_effects import pin_ms
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
-from gpudash.diagnosis.parts import WAIT
+from gpudash.diagnosis.parts import PARTS, WAIT
 from gpudash.diagnosis.recent_step import RecentStep, asides_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Gain
@@ -183,6 +183,15 @@ def _passes(now: Measured) -> str:
     is_default = now.snapshot.settings.get("grad_sync") == lever.default
     _only_if(is_default and lever.refusal is None)
     return f"{1 / (1 - lever.share):.0f}"
+
+
+def _saved_most(now: Measured) -> str:
+    model = _known(now.model)
+    part = max(PARTS, key=lambda one: (model.without(one).low, one.ms(model.scenarios[0])))
+    saved_ms = model.without(part).low
+    _only_if(saved_ms)
+    of_step = f"{fmt.milliseconds(saved_ms)} of {fmt.milliseconds(model.step_ms)} ms"
+    return f"{part.name}: {of_step}"
 
 
 def _without_waits(now: Measured) -> str:
@@ -385,6 +394,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "collectives": _collectives,
     "passes": _passes,
     "busy": lambda now: fmt.percent(now.step.share_pct(_profile(now).busy_ms)),
+    "saved_most": _saved_most,
     "without_waits": _without_waits,
     "wait_0": lambda now: _wait(0, now, f" of {fmt.milliseconds(now.step.step_ms)}"),
     **{f"wait_{number}": partial(_wait, number) for number in range(1, MOST_WAITS)},

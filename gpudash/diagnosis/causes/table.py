@@ -341,8 +341,9 @@ CPU = Limit(
 )
 NONE = Limit(
     "none",
-    "unclear, because no part fills the step",
+    "unclear, because several parts limit alike",
     (
+        "most is saved without {saved_most}",
         "{working} {worked}",
         "{own_line}",
         "communication {communication}",
