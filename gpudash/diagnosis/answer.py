@@ -146,7 +146,7 @@ def find(
         cause = shown_by(slopes, snapshot.slowing, known, on_gpu=step.on_gpu)
     elif model is not None and model.residual > UNEXPLAINED and not said.limit.is_outside:
         title = f"unclear, because {fmt.percent(100 * model.residual)} of the step is unexplained"
-        cause = Cause(NONE._replace(title=title), None)
+        cause = Cause(NONE._replace(title=title, clauses=NONE.clauses[1:]), None)
     slowed = slope_clauses(said.limit.part, snapshot.slowing)
     shown = () if proof is None else (f"{said.limit.title} is {proof}: {', '.join(slowed)}",)
     limit, parts = cause.limit, () if model is None else tuple(parts_of(model))
