@@ -5,7 +5,6 @@ fit into memory or one works on while it is paused, one is started after the oth
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from gpudash.format import plain
 from gpudash.run.guarded import Guarded
 from gpudash.run.user_command import UserCommand
 from gpudash.snapshot import Snapshot
+from workloads.standard_levers import usable_cores
 
 POLL_S = 0.05
 PATIENCE_S = 60.0
@@ -34,7 +34,7 @@ PATIENCE_S = 60.0
 FEWEST_BLOCKS = 2
 """Of each side, for a start to count."""
 BUSY = 0.05
-"""Share of the machine's cores that a paused side may take: more would slow the other one."""
+"""Share of the usable cores that a paused side may take: more would slow the other one."""
 CONTEXT_MIB = 1024
 """What a process takes on a GPU beside what PyTorch's allocator holds, at most."""
 SHOWN_LINES = 20
@@ -177,7 +177,7 @@ class Rounds:
             return self._found(sides, began_s)
 
     def _why_loud(self, sides: tuple[SideBlocks, SideBlocks]) -> str:
-        most_pct = 100 * BUSY * (os.cpu_count() or 1)
+        most_pct = 100 * BUSY * usable_cores()
         for asked, side in zip(self._asked, sides, strict=True):
             if (side.paused_cpu_pct or 0.0) > most_pct:
                 return f"{asked.name} works on while it is paused"

@@ -84,14 +84,15 @@ def _children(pid: int) -> Iterator[int]:
 
 def usage_of(pid: int) -> dict[Process, Usage]:
     try:
-        cells = _cells(pid)
+        # statm is exact: in stat the kernel leaves out what each core has not added yet
+        cells, pages = _cells(pid), int(text(f"{pid}/statm").split()[1])
     except GONE:
         return {}
     user, system, reaped_user, reaped_system = map(int, cells[11:15])
     usage = Usage(
         own_s=(user + system) * _TICK_S,
         reaped_s=(reaped_user + reaped_system) * _TICK_S,
-        rss_mib=int(cells[21]) * _PAGE_MIB,
+        rss_mib=pages * _PAGE_MIB,
         parent=int(cells[1]),
     )
     return {Process(pid, int(cells[19])): usage}

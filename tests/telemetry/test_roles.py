@@ -42,8 +42,9 @@ class Machine:
         self, pid: int, s: float, *, reaped_s: float = 0.0, waited_s: float = 0.0, began: int = 0
     ) -> None:
         times = f"{round(TICKS * s)} 0 {round(TICKS * reaped_s)} 0"
-        state = f"S {self._parents[pid]} {'0 ' * 9}{times} 0 0 0 0 {began} 0 256"
-        self._write(pid, "stat", f"{pid} (a (b) c) {state} 0 0")
+        state = f"S {self._parents[pid]} {'0 ' * 9}{times} 0 0 0 0 {began} 0"
+        self._write(pid, "stat", f"{pid} (a (b) c) {state} 0 0 0")
+        self._write(pid, "statm", "512 256 0 0 0 0 0")
         self._write(pid, f"task/{pid}/schedstat", f"{round(1e9 * s)} {round(1e9 * waited_s)} 1")
 
     def ends(self, pid: int) -> None:
