@@ -9,10 +9,13 @@ from typing import NamedTuple
 from gpudash import format as fmt
 from gpudash.offers import refusal
 from gpudash.protocol.training import Ability
-from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, trains
+from gpudash.snapshot import ENDED, Snapshot, compares_starts, doing_now, runs_on, trains
 
 RECORDED = "a recording is shown"
 INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
+COMPARED = "two trainings are compared: nothing else can be asked of them"
+OF_ONE = ("code", "new_row", "new_starts")
+"""What asks nothing of a training, but is about one alone."""
 WHY_NOT: dict[Ability, str] = {
     "levers": "the levers of this run cannot be changed",
     "pause": "this run cannot be paused",
@@ -71,6 +74,8 @@ def why_not(
     if action == "timeline" and snapshot.profile is not None:
         return None  # an existing profile can always be shown
     never = (need and unable(need, snapshot)) or (lever and _fixed(lever, snapshot))
+    if action in OF_ONE and compares_starts(snapshot):
+        never = COMPARED
     if never:
         return Unavailable(never)
     is_sure = snapshot.comparison is not None and snapshot.comparison.is_sure
@@ -89,6 +94,8 @@ def unable(ability: Ability, snapshot: Snapshot) -> str | None:
     reason = _why_it_cannot(ability, snapshot) if runs_on(snapshot) else None
     if reason is not None or ability in snapshot.can:
         return reason
+    if compares_starts(snapshot):
+        return COMPARED
     return f"{RECORDED}; {INSTEAD}" if snapshot.playback else WHY_NOT[ability]
 
 

@@ -355,6 +355,10 @@ def runs_on(snapshot: Snapshot) -> bool:
     return "leave" in snapshot.can
 
 
+def compares_starts(snapshot: Snapshot) -> bool:
+    return snapshot.comparison is not None and snapshot.comparison.of_starts
+
+
 def is_live(snapshot: Snapshot) -> bool:
     """Tell whether the newest moment is the present: of no recording, and of no ended training."""
     return snapshot.playback is None and snapshot.state not in ENDED

@@ -2,23 +2,27 @@
 
 import argparse
 import shlex
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gpudash.cli.ab_report import check_card, exit_code
 from gpudash.cli.changes_report import ChangeFindings, document, lines, write
+from gpudash.cli.changes_screen import ChangesScreen
+from gpudash.cli.headless import Printer
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
-from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
-from gpudash.cli.stdout import complain, say_found
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds, Started, Watching
+from gpudash.cli.stdout import complain, on_terminal, say_found
+from gpudash.cli.user_training import heeding
 from gpudash.compare.rounds import is_decided, of_budget
 from gpudash.errors import Exit, UsageError
 from gpudash.format import minutes
 from gpudash.run.user_command import understand
 from gpudash.run.versions import WorkingTrees, check_locks
 
-OF_CHANGES = ("b", "python_a", "python_b")
+OF_CHANGES = ("b", "python_a", "python_b", "dashboard")
 MOST_ROUNDS = 100
 
 
@@ -55,6 +59,16 @@ def _check(arguments: argparse.Namespace) -> None:
         if getattr(arguments, name):
             raise UsageError(f"--{name} goes with --lever")
     check_with_command(arguments)
+    if arguments.dashboard:
+        _check_screen(arguments)
+
+
+def _check_screen(arguments: argparse.Namespace) -> None:
+    for name in ("json", "quiet"):
+        if getattr(arguments, name):
+            raise UsageError(f"--dashboard does not go with --{name}")
+    if not on_terminal():
+        raise UsageError("the dashboard needs a terminal")
 
 
 @contextmanager
@@ -88,6 +102,20 @@ def _words(option: str, text: str) -> list[str]:
         raise UsageError(f"{option} {text!r} is no command line: {error}") from error
 
 
+class _OnTerminal:
+    """Tells how the starts go, in lines."""
+
+    def __init__(self, line: Callable[[], str]) -> None:
+        """`line` says how far it all is."""
+        self._printer = Printer(sys.stderr, lambda _: line())
+
+    def say(self, text: str) -> None:
+        complain(text)
+
+    def show(self, running: Sequence[Started]) -> None:
+        self._printer.show(running[0].news)
+
+
 class _ComparingChanges:
     """Starts both sides until it is sure, or the budget is spent."""
 
@@ -99,21 +127,38 @@ class _ComparingChanges:
         a, b = (one.name for one in asked)
         is_fixed = arguments.starts is not None
         self._found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
+        self._failed: NoResultError | None = None
 
     def main(self) -> int:
-        arguments = self._arguments
+        asked, arguments, until_s = self._asked, self._arguments, self._until_s
+        screen = None
+        self._watching: Watching = _OnTerminal(self._line)
+        if arguments.dashboard:
+            self._watching = screen = ChangesScreen(self._found, asked, arguments, until_s)
         self._announce()
-        rounds = Rounds(self._asked, arguments, self._until_s, self._line)
-        failed = None
-        while failed is None and not self._is_over():
+        rounds = Rounds(asked, arguments, until_s, self._watching)
+        with heeding(rounds.take):
+            if screen is None:
+                self._compare(rounds)
+            else:
+                screen.run(lambda: self._compare(rounds), rounds.stop)
+        return self._conclude()
+
+    def _compare(self, rounds: Rounds) -> NoResultError | None:
+        """Return why there are not more starts, unless they are enough."""
+        while self._failed is None and not self._is_over():
             try:
                 self._add(rounds.next(seed=len(self._found.measured)))
             except NoResultError as error:
-                failed = error.code
+                self._failed = error
             if rounds.why_apart != self._found.why_apart:
                 self._found.why_apart = rounds.why_apart
-                complain(f"{rounds.why_apart}: A and B are started one after the other")
-        return self._conclude(failed or None)
+                self._watching.say(f"{rounds.why_apart}: A and B are started one after the other")
+        if self._failed is not None and self._failed.why:
+            self._watching.say(f"gpudash: a start without a result: {self._failed.why}")
+            for line in self._failed.printed:
+                self._watching.say(f"  {line}")
+        return self._failed
 
     def _announce(self) -> None:
         if self._arguments.quiet:
@@ -123,14 +168,16 @@ class _ComparingChanges:
         if self._found.fixed:
             often = f"{starts} time{'s' * (starts > 1)}"
         for letter, one in zip("AB", self._asked, strict=True):
-            complain(f"{letter}: {one.name}")
+            self._watching.say(f"{letter}: {one.name}")
         writes = "each start writes their files again"
         if self._found.lever == "version":
             writes = "what they write is lost, but for what Git ignores"
-        complain(f"gpudash: both are started {often}; {writes}")
+        self._watching.say(f"both are started {often}; {writes}")
 
     def _line(self) -> str:
         found = self._found
+        if self._arguments.quiet:
+            return ""
         told = f"start {len(found.measured) + 1}"
         return f"{told}: {found.told}" if found.measured else told
 
@@ -138,10 +185,10 @@ class _ComparingChanges:
         found = self._found
         found.add(measured)
         if not self._arguments.quiet:
-            complain(f"start {len(found.measured)}: {found.told}")
+            self._watching.say(f"start {len(found.measured)}: {found.told}")
         too_little = of_budget(self._arguments.budget, found.rounds[0])
         if len(found.measured) == 1 and too_little and not found.fixed:
-            complain(f"gpudash: {too_little}")
+            self._watching.say(f"gpudash: {too_little}")
 
     def _is_over(self) -> bool:
         found, arguments = self._found, self._arguments
@@ -156,8 +203,9 @@ class _ComparingChanges:
             return True
         return not found.fixed and is_decided(found.estimate, arguments.within)
 
-    def _conclude(self, failed: int | None) -> int:
+    def _conclude(self) -> int:
         found, arguments = self._found, self._arguments
+        failed = self._failed.code or None if self._failed is not None else None
         if found.why_not:
             complain(f"gpudash: no verdict: {found.why_not}")
             return Exit.FAILED

@@ -90,7 +90,9 @@ def show(
     plan: Plan,
     arguments: argparse.Namespace,
     player: "Player | None" = None,
+    first: Snapshot | None = None,
 ) -> "ScreenResult":
+    """`first` is shown until the session sends a snapshot."""
     from gpudash.imports import without_collecting
 
     with without_collecting():
@@ -104,6 +106,7 @@ def show(
         plan,
         rate_hz=arguments.rate,
         player=player,
+        first=first,
         ascii_only=arguments.ascii,
         look=look,
     )

@@ -5,24 +5,22 @@ fit into memory or one works on while it is paused, one is started after the oth
 """
 
 import argparse
-import sys
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import psutil
 
-from gpudash.cli.headless import Printer, session_of
-from gpudash.cli.stdout import complain
-from gpudash.cli.user_training import UserTraining, heeding
+from gpudash.cli.headless import News, session_of
+from gpudash.cli.user_training import UserTraining
 from gpudash.compare.alternation import MOST_PAIRS, SideBlocks, alone, alternating
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
-from gpudash.format import plain
 from gpudash.run.guarded import Guarded
 from gpudash.run.user_command import UserCommand
 from gpudash.snapshot import Snapshot
@@ -58,41 +56,57 @@ class MeasuredRound(NamedTuple):
 
 
 class NoResultError(Exception):
-    """A start has none, as its training failed or was interrupted; why has been said."""
+    """A start has none, as its training failed or was interrupted."""
 
-    def __init__(self, code: int) -> None:
+    def __init__(self, code: int, why: str = "", printed: Sequence[str] = ()) -> None:
         super().__init__(code)
         self.code = code
+        self.why, self.printed = why, printed
+        """Of a side that failed, why, and what it printed last."""
 
 
 class _SideError(Exception):
     """A side cannot be measured."""
 
-    def __init__(self, started: "_Started", why: str) -> None:
+    def __init__(self, started: "Started", why: str) -> None:
         super().__init__(why)
         self.started, self.why = started, why
 
 
-class _Started:
+class Started:
     """A side that trains; what it prints is kept for a failure."""
 
     def __init__(
-        self, asked: Asked, side: SideBlocks, output: Path, arguments: argparse.Namespace
+        self,
+        which: int,
+        asked: Asked,
+        side: SideBlocks,
+        folder: Path,
+        arguments: argparse.Namespace,
+        began_s: float,
     ) -> None:
-        """Raise WorkerError if it cannot start."""
-        self.asked, self.side, self._output = asked, side, output
-        with output.open("wb") as file:
+        """`which` is 0 for A; `began_s` is when the first start began.
+
+        Raise WorkerError if it cannot start.
+        """
+        self.which, self.asked, self.side, self.began_s = which, asked, side, began_s
+        self._output = folder / f"{which}.txt"
+        with self._output.open("wb") as file:
             hold = partial(Guarded, stdout=file.fileno(), stderr=file.fileno())
             self.training = UserTraining(asked.command, hold)
             training = self.training
             self.session = session_of(training.plan, arguments, **training.source)
             side.go = self.session.resume
-            self.session.start(training.news)
+            self.session.start(training.news, began_s)
         self.session.conduct(side)
 
     @property
+    def news(self) -> News:
+        return self.training.news
+
+    @property
     def snapshot(self) -> Snapshot:
-        return self.training.news.snapshot
+        return self.news.snapshot
 
     @property
     def has_ended(self) -> bool:
@@ -107,13 +121,22 @@ class _Started:
         self.training.wait()
         self.training.close()
 
-    def complain(self, why: str) -> int:
-        """Say why it has no result, with what it printed last; return its exit code."""
-        complain(f"gpudash: a start without a result: {self.asked.name}: {why}")
-        for line in self._output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]:
-            complain(f"  {plain(line)}")
+    def failed(self, why: str) -> NoResultError:
+        printed = self._output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
         _, code = self.training.outcome(self.session.failure)
-        return Exit.FAILED if code is None else code
+        return NoResultError(
+            Exit.FAILED if code is None else code, f"{self.asked.name}: {why}", printed
+        )
+
+
+class Watching(Protocol):
+    """Whoever shows how the starts go."""
+
+    def say(self, text: str, /) -> None:
+        """Tell what has just been found."""
+
+    def show(self, running: Sequence[Started], /) -> None:
+        """Be called many times a second, with one side or both."""
 
 
 class Rounds:
@@ -124,26 +147,26 @@ class Rounds:
         asked: tuple[Asked, Asked],
         arguments: argparse.Namespace,
         until_s: float,
-        line: Callable[[], str],
+        watching: Watching,
     ) -> None:
-        """No start goes on after `until_s`. `line` says on the terminal how far it all is."""
+        """No start goes on after `until_s`."""
         self._asked, self._arguments, self._until_s = asked, arguments, until_s
-        self._line = line
+        self._watching = watching
+        self._began_s = time.monotonic()
         self._signals: list[int] = []
-        self._running: list[_Started] = []
-        self._printer = Printer(sys.stderr, lambda _: "" if arguments.quiet else line())
+        self._running: list[Started] = []
         self._is_tried = False  # whether both can be measured at the same time
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
 
     def next(self, seed: int) -> MeasuredRound:
         """Raise NoResultError, or WorkerError if a command cannot start."""
-        with heeding(self._take), TemporaryDirectory(prefix="gpudash-") as folder:
+        with TemporaryDirectory(prefix="gpudash-") as folder:
             try:
                 found = None if self.why_apart else self._at_once(seed, Path(folder))
                 return found or self._in_turns(seed, Path(folder))
             except _SideError as error:
-                raise NoResultError(error.started.complain(error.why)) from error
+                raise error.started.failed(error.why) from error
 
     def _at_once(self, seed: int, folder: Path) -> MeasuredRound | None:
         """Return None if that is not possible; then `why_apart` says why."""
@@ -212,8 +235,8 @@ class Rounds:
         """Have all that is started within end, and wait for that."""
 
         def start(which: int, side: SideBlocks, folder: Path) -> None:
-            output = folder / f"{which}.txt"
-            self._running.append(_Started(self._asked[which], side, output, self._arguments))
+            asked, how = self._asked[which], self._arguments
+            self._running.append(Started(which, asked, side, folder, how, self._began_s))
 
         try:
             yield start
@@ -223,7 +246,7 @@ class Rounds:
                     one.training.ask_to_end(one.session)
             for one in self._running:
                 while not one.session.wait(POLL_S):
-                    self._printer.show(one.training.news)
+                    self._watching.show(self._running)
                 one.close()
             self._running = []
 
@@ -249,7 +272,7 @@ class Rounds:
     def _wait(self) -> None:
         """Raise NoResultError or _SideError if that is in vain."""
         self._running[0].session.wait(POLL_S)
-        self._printer.show(self._running[0].training.news)
+        self._watching.show(self._running)
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
         if time.monotonic() > self._until_s:
@@ -264,10 +287,15 @@ class Rounds:
                 why, _ = one.training.outcome(one.session.failure)
                 raise _SideError(one, why)
 
-    def _take(self, number: int, frame: object) -> None:
+    def take(self, number: int, frame: object) -> None:
+        """Pass a signal on, and end."""
         self._signals.append(number)
         for one in self._running:
             one.training.take(number, frame)
+
+    def stop(self) -> None:
+        """End; any thread may call it."""
+        self._signals.append(signal.SIGINT)
 
 
 def _fits_twice(side: SideBlocks) -> bool:

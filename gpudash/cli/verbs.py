@@ -276,6 +276,7 @@ _IN_ORDER = (
                 PRICE,
                 JSON,
                 QUIET,
+                switch("--dashboard", "show on the dashboard how two commands or versions compare"),
                 switch(
                     "--exit-code",
                     f"exit {Exit.DONE:d} if B is faster, {Exit.NOT_SHOWN:d} if no difference "

@@ -79,6 +79,8 @@ class SideBlocks(Experiment):
         """Of the first steps, by step; NaN if not finite."""
         self.held_mib: dict[str, float] = {}
         """Memory by metric: what it holds, and what the device has left; absent = not known yet."""
+        self.ran: list[tuple[float, float | None]] = []
+        """Begin and end of each block, where both run in turns; no end while it lasts."""
 
     @property
     def waits(self) -> bool:
@@ -107,10 +109,13 @@ class SideBlocks(Experiment):
             case State(phase="paused", why="asked", run=self._run, block=int(number)):
                 if self._waiting_s is None:
                     self._waiting_s = item.at_s
+                    self.ran[-1:] = [(began_s, item.at_s) for began_s, _ in self.ran[-1:]]
                     self._begins.set()
                     if self._turns is not None:
                         self._turns.ready(number, self.go)
             case State():
+                if self._waiting_s is not None:
+                    self.ran.append((item.at_s, None))
                 self._waiting_s = None
             case HostReading() | GpuReading():
                 self._keep(item.values)

@@ -13,7 +13,7 @@ from gpudash.compare.ab import contention
 from gpudash.present.change_axis import interval_of
 from gpudash.present.markup import NAMESPACE, element, svg
 from gpudash.present.wording import change_of, figures
-from gpudash.protocol.session import CHANGES, ComparisonShown, Sides
+from gpudash.protocol.session import ComparisonShown, Sides
 from gpudash.snapshot import Snapshot
 from workloads.levers import phrase
 
@@ -88,9 +88,10 @@ def card_of(
     if shown.doing:
         labels = phrase(shown.start) or "the start", phrase(shown.best) or "the start"
         what = labels[1]
-    elif shown.lever in CHANGES:
+    elif shown.of_starts:
         labels = shown.a, shown.b
         what = shown.b
+    starts = shown.pairs if shown.of_starts else starts
     over = f"of {shown.pairs} pairs" if starts == 1 else f"over {starts} starts"
     return _Card(
         claim=fmt.plain(_claim(what, shown)),

@@ -24,6 +24,12 @@ def change_of(shown: ComparisonShown) -> str:
     return fmt.change(shown.change, shown.low, shown.high)
 
 
+def counted(shown: ComparisonShown) -> str:
+    if shown.of_starts:
+        return f"{shown.pairs} start{'s' * (shown.pairs != 1)} of each"
+    return fmt.pairs(shown.pairs)
+
+
 def figures(shown: ComparisonShown) -> Iterator[tuple[str, Sides, str]]:
     """Yield word, values and unit of what is known of the sides: rates, the step, then the rest."""
     known = {name: METRICS[name] for name in COMPARED if fmt.measured(shown.of(name))}
@@ -57,7 +63,9 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
 
 
 def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts: int = 1) -> str:
-    """Raise UsageError for a script without a known command. Several starts have fewer pairs."""
+    """Raise UsageError where the command is not known. Several starts have fewer pairs."""
+    if shown.of_starts:
+        raise UsageError("the command line that compares is not known here")
     words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
     if shown.doing:
         words = ["gpudash", "tune"]

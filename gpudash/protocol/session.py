@@ -104,6 +104,11 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     """… and their values in the best so far."""
 
     @property
+    def of_starts(self) -> bool:
+        """Whether two trainings are compared: its pairs are starts of both, not blocks."""
+        return self.lever in CHANGES
+
+    @property
     def proven(self) -> bool:
         """Whether it has ended and shown a difference: the interval excludes 0."""
         if self.verdict is None or self.low is None or self.high is None:

@@ -35,6 +35,7 @@ class Guarded(Foreground):
                 ],
                 env=environment(run, command),
                 cwd=command.folder,
+                stdin=None if stderr is None else subprocess.DEVNULL,  # nor has it a terminal
                 stdout=stdout,
                 stderr=stderr,
                 pass_fds=(number,),

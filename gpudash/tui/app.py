@@ -22,6 +22,7 @@ from gpudash.diagnosis.headline import why_lines
 from gpudash.present.origins import origin_lines
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import MemoryOwners
+from gpudash.protocol.session import Playback
 from gpudash.snapshot import Snapshot
 from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions
@@ -63,13 +64,19 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         *,
         rate_hz: float = RATE_HZ,
         player: "Player | None" = None,
+        first: Snapshot | None = None,
         ascii_only: bool = False,
         look: Appearance = USUAL,
     ) -> None:
-        """With a `player` it is a replay; `ascii_only` is for terminals without Unicode."""
+        """With a `player` it is a replay; `ascii_only` is for terminals without Unicode.
+
+        `first` is shown until the engine sends a snapshot.
+        """
         super().__init__()
         self._ascii = [Ascii()] if ascii_only else []
-        self.control = Control(open_engine, plan, player)
+        if player is not None:
+            first = Snapshot(can=(), playback=Playback(name="…"))
+        self.control = Control(open_engine, plan, first)
         self._remembered = preferences.load()
         self._look = look
         theme = look.theme or self._remembered.theme

@@ -182,9 +182,9 @@ def _asides(snapshot: Snapshot) -> list[str]:
 def _of_ab(snapshot: Snapshot) -> dict[str, str]:
     """Return the labels of keys that follow from an A/B or a tune; what is set is not offered."""
     shown, sets, back = snapshot.comparison, "", ""
-    if shown is None:
-        pass
-    elif not shown.is_over:
+    if shown is None or shown.of_starts:
+        return {"screen.enter": "", "go_back": "", "new_starts": ""}
+    if not shown.is_over:
         sets = "sure: ends it" * shown.is_sure
     elif shown.doing:
         sets, back = ("sets the best", "back to the start") if shown.best else ("", "")
@@ -194,7 +194,7 @@ def _of_ab(snapshot: Snapshot) -> dict[str, str]:
         slower = ", slower" * (shown.proven and (shown.change or 0.0) < 0)
         sets = f"sets {b}{slower}" * (active != shown.b)
         back = f"back to {a}" * (active != shown.a)
-    again = "new starts" * (shown is not None and shown.is_over)
+    again = "new starts" * shown.is_over
     return {"screen.enter": sets, "go_back": back, "new_starts": again}
 
 

@@ -20,7 +20,6 @@ from gpudash.tui.run_state import Quiet, Request, RunState
 from workloads import find_workload
 
 if TYPE_CHECKING:  # the first frame does not wait for them
-    from gpudash.run.replay import Player
     from gpudash.run.session import Session
 
 
@@ -28,9 +27,9 @@ class Control(RunState):
     """The run, with what can be requested of it."""
 
     def __init__(
-        self, open_engine: Callable[[], "Session"], plan: Plan, player: "Player | None" = None
+        self, open_engine: Callable[[], "Session"], plan: Plan, first: Snapshot | None = None
     ) -> None:
-        super().__init__(open_engine, plan, player)
+        super().__init__(open_engine, plan, first)
         self.levers = LeverControl(self)
         self.ab = AbControl(self, self.levers)
         self.quiet = Quiet()

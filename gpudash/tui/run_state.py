@@ -14,13 +14,12 @@ from gpudash.errors import UsageError
 from gpudash.protocol.answer import Answer
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import Profiled
-from gpudash.protocol.session import ComparisonShown, Playback
+from gpudash.protocol.session import ComparisonShown
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import ENDED, Snapshot, runs_on
 from gpudash.tui.availability import why_not
 
 if TYPE_CHECKING:  # the first frame does not wait for them
-    from gpudash.run.replay import Player
     from gpudash.run.session import Session
 
 WishT = TypeVar("WishT")
@@ -39,15 +38,14 @@ class RunState:
     """The engine, the newest snapshot, and the requests since."""
 
     def __init__(
-        self, open_engine: Callable[[], "Session"], plan: Plan, player: "Player | None" = None
+        self, open_engine: Callable[[], "Session"], plan: Plan, first: Snapshot | None = None
     ) -> None:
+        """`first` is shown until the engine sends one; None: what the plan says."""
         self._open_engine = open_engine
         self.plan = plan
         """The plan of the last start, or of the first one to come."""
         levers = reference_levers(plan.workload, plan.settings)
-        self.snapshot = Snapshot(workload=plan.workload, levers=levers)
-        if player is not None:
-            self.snapshot = Snapshot(can=(), playback=Playback(name="…"))
+        self.snapshot = first or Snapshot(workload=plan.workload, levers=levers)
         self.begun = False
         """Whether the engine has started a run."""
         self.asked_levers: dict[str, Request[str]] = {}

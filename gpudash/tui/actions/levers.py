@@ -73,6 +73,8 @@ class LeverActions(Asking):
 
     def action_code(self) -> None:
         shown = self.control.snapshot.comparison
+        if not self._ask(lambda: self.control.require("code")):
+            return
         if self.main_screen.view.keys_of == "ab" and shown is not None:
             self.action_code_of(shown.lever)
         elif (lever := self._chosen()) is not None:

@@ -15,6 +15,7 @@ from textual.widgets import Static
 from gpudash.errors import UsageError
 from gpudash.present.axes import TimeView
 from gpudash.present.wording import result_text, verdict_text
+from gpudash.snapshot import compares_starts
 from gpudash.tui.arrangement import (
     Board,
     ChosenPanel,
@@ -80,8 +81,9 @@ class MainScreen(Contained, Screen[None]):
 
     def on_mount(self) -> None:
         self.pane.open(self.chosen_tab)
-        if self.chosen_tab == "output" and "pane" not in places(*self.app.size, self._board.shown):
-            self.pane.focus()  # else it is hidden, and a script may ask something
+        hides = "pane" not in places(*self.app.size, self._board.shown)
+        if (self.chosen_tab == "output" and hides) or compares_starts(self._control.snapshot):
+            self.pane.focus()  # a script may ask something; two trainings have no levers
         self.show()
 
     def on_resize(self, event: events.Resize) -> None:

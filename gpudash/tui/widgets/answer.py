@@ -13,7 +13,7 @@ from gpudash.present.cells import Parts, width_of
 from gpudash.present.readings import step_value
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
-from gpudash.snapshot import Snapshot, runs_on
+from gpudash.snapshot import Snapshot, compares_starts, runs_on
 from gpudash.tui.arrangement import ANSWER_ROWS
 from gpudash.tui.keys import key_for
 from gpudash.tui.widgets.comparison import time_left
@@ -296,7 +296,7 @@ def _padding(snapshot: Snapshot) -> str:
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the stages of a start: done, present with its time so far, and to come."""
-    stages = OF_SCRIPT if runs_on(snapshot) else STAGES
+    stages = OF_SCRIPT if runs_on(snapshot) or compares_starts(snapshot) else STAGES
     now = [*stages].index(snapshot.awaits if snapshot.state == "starting" else "step")
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
     waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"

@@ -12,7 +12,7 @@ from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
 from gpudash.present.change_axis import ChangeInterval, interval_of, shared_axis
-from gpudash.present.wording import change_of, figures
+from gpudash.present.wording import change_of, counted, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
 from workloads.levers import phrase
@@ -48,7 +48,7 @@ def comparison_rows(
         best = f"best so far: {phrase(shown.best)}" if shown.best else none
         head = head if shown.is_over else [((fitted(fmt.plain(shown.doing), room), "strong"),)]
         foot = [((fitted(fmt.plain(best), room), "dim"),)]
-    elif not shown.is_over:
+    elif not (shown.is_over or shown.of_starts):
         foot.append(_check(shown, room))
     intervals = _intervals(shown)
     left = height - len(head) - 2 * bool(intervals)
@@ -58,13 +58,15 @@ def comparison_rows(
     if len(foot) + len(spent) <= left:
         foot += spent
     rows = height - len(head) - len(foot)
-    middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, rows)
+    middle = _interval_rows(shown, intervals, room, rows)
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)
 
 
 def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
     """Empty before there are two pairs; `blocks` are the newest ones on the time axis."""
+    if shown.of_starts:  # the status has it
+        return ""
     begins = [one.begin_s for one in blocks[-2 * shown.pairs :]] if shown.pairs >= 2 else []
     # two blocks are a pair's time with its switches
     pairs_s = [after - before for before, after in zip(begins, begins[2:], strict=False)]
@@ -77,8 +79,8 @@ def time_left(shown: ComparisonShown, blocks: Sequence[BlockShown]) -> str:
     return f"about {math.ceil(left_s / 60)} min left"
 
 
-def _name(shown: ComparisonShown) -> str:
-    return fmt.plain(f"{shown.lever}={shown.b}")
+def _name(shown: ComparisonShown, value: str) -> str:
+    return fmt.plain(value if shown.of_starts else f"{shown.lever}={value}")
 
 
 def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
@@ -86,7 +88,7 @@ def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
 
 
 def _interval_rows(
-    numbered: Sequence[tuple[int, ChangeInterval]], before: str, width: int, height: int
+    shown: ComparisonShown, numbered: Sequence[tuple[int, ChangeInterval]], width: int, height: int
 ) -> Iterator[Parts]:
     room = width - LABEL - 1
     if height < 2 or room < LABEL or not numbered:
@@ -95,11 +97,12 @@ def _interval_rows(
         numbered[index] for index in sampled(len(numbered), min(height - 1, MOST_INTERVALS))
     ]
     axis = shared_axis(numbered[-1][1])  # earlier ones may extend beyond it
-    zero = fmt.plain(before) if cell_len(before) <= room // 6 else "0"
+    before, counted = _name(shown, shown.a), "starts" if shown.of_starts else "pairs "
+    zero = before if cell_len(before) <= room // 6 else "0"
     yield ((" " * LABEL + axis.labels(room, zero), "dim"),)
     for pairs, interval in numbered:
         ink = "strong" if pairs == numbered[-1][0] else "text"
-        yield ((f"{pairs:>{LABEL - 8}} pairs  ", "dim"), (axis.bar(interval, room), ink))
+        yield ((f"{pairs:>{LABEL - 8}} {counted} ", "dim"), (axis.bar(interval, room), ink))
 
 
 def _found(shown: ComparisonShown, width: int) -> list[Parts]:
@@ -110,16 +113,19 @@ def _found(shown: ComparisonShown, width: int) -> list[Parts]:
         mark, ink = "✗ ", "bad"
         lines = textwrap.wrap(f"no verdict: {fmt.plain(shown.failure or '')}", max(width - 2, 1))
         if interval_of(shown):
-            lines += [fitted(f"{_name(shown)} so far {change_of(shown)}", width - 2)]
+            lines += [fitted(f"{_name(shown, shown.b)} so far {change_of(shown)}", width - 2)]
     marks = [mark] + ["  "] * len(lines)
     return [((before, ink), (line, "strong")) for before, line in zip(marks, lines, strict=False)]
 
 
 def _so_far(shown: ComparisonShown, width: int) -> Parts:
     if interval_of(shown) is None:
-        text = f"{fmt.pairs(shown.pairs)}: too few for an interval"
+        text = f"{counted(shown)}: too few for an interval"
+        if shown.of_starts and shown.pairs:
+            text = f"so far {_name(shown, shown.b)} {change_of(shown)}, {text}"
     else:
-        text = f"{'sure:' if shown.is_sure else 'so far'} {_name(shown)} {change_of(shown)}"
+        word = "sure:" if shown.is_sure else "so far"
+        text = f"{word} {_name(shown, shown.b)} {change_of(shown)}"
     goal = f"goal ±{100 * shown.precision:g} %" if shown.precision else ""
     return ((whole((text, goal), width, " " * GAP) or fitted(text, width), "strong"),)
 

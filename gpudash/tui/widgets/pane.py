@@ -9,6 +9,7 @@ from gpudash.present.cells import Cell, Parts, Scroll, cell, following, rule
 from gpudash.present.history import Table, history_rows, table_of
 from gpudash.present.ranks import in_sight as ranks_in_sight
 from gpudash.present.ranks import rank_rows, spread, verdict
+from gpudash.present.wording import counted
 from gpudash.protocol.training import Ability
 from gpudash.snapshot import KEPT_LINES, Result, Snapshot
 from gpudash.tui.arrangement import SURE_PANE
@@ -243,7 +244,9 @@ class Pane(Panel):
         if self.tab == "ab" and shown is not None:
             setting = f"{fmt.plain(shown.lever)}={fmt.clip(fmt.plain(shown.b), VALUE)}"
             yield cell("tune" if shown.doing else setting, "strong", rank=2)
-            if not shown.is_over and not shown.doing:
+            if shown.of_starts:
+                yield cell(counted(shown), "dim", rank=3)
+            elif not shown.is_over and not shown.doing:
                 yield cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         elif self.tab == "history" and self._table.results:
             yield cell("tried one after another: no proof", "dim", rank=4)
