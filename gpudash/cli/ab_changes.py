@@ -51,7 +51,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise UsageError("--b goes with --a; --versions A,B names both versions")
     elif not arguments.user_command:
         raise UsageError("--versions needs a command: SCRIPT.py ARGS, -m MODULE or -- COMMAND")
-    for name in ("energy", "price"):
+    for name in ("energy", "price", "losses"):
         if getattr(arguments, name):
             raise UsageError(f"--{name} goes with --lever")
     check_with_command(arguments)
@@ -137,6 +137,8 @@ class _ComparingChanges:
     def _add(self, measured: MeasuredRound) -> None:
         found = self._found
         found.add(measured)
+        if found.why_not:
+            return
         if not self._arguments.quiet:
             complain(f"start {len(found.measured)}: {found.told}")
         too_little = of_budget(self._arguments.budget, found.rounds[0])

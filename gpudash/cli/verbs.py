@@ -269,6 +269,11 @@ _IN_ORDER = (
                 budget(
                     f"of two commands, end so long after the begin ({CHANGES_S:.0f})", CHANGES_S
                 ),
+                switch(
+                    "--losses",
+                    "start A twice and B once before it, or each three times if A's own differ: do "
+                    "the first 64 losses stay? Two commands always say so",
+                ),
                 ENERGY,
             ),
             group(

@@ -18,6 +18,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.paired_t import student_t
+from gpudash.protocol.session import NOT_COMPARED
 
 MOST_STEPS = 64
 FALSE_ALARMS = 0.01
@@ -114,7 +115,7 @@ def compare_losses(
 
 def sentence(found: LossesFound | None) -> str:
     if found is None:
-        return "losses not compared"
+        return NOT_COMPARED
     if found.kind == "identical":
         return f"losses identical over {fmt.steps(found.steps)}"
     if found.kind == "within spread":

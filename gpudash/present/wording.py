@@ -10,7 +10,7 @@ from gpudash.errors import UsageError
 from gpudash.metrics import COMPARED, METRICS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, Sides
+from gpudash.protocol.session import CHANGES, NOT_COMPARED, ComparisonShown, Sides
 from gpudash.protocol.training import Device, Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result
@@ -53,6 +53,8 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
         so_far = f"; so far {shown.b} {change_of(shown)}" if shown.low is not None else ""
         why = shown.failure or "running"
         found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
+    elif shown.lever not in CHANGES:  # their verdict says it
+        found += f"; {shown.losses}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 
@@ -65,6 +67,8 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
         words += ["--starts", str(starts)]
     elif shown.planned_pairs != PAIRS:
         words += ["--pairs", str(shown.planned_pairs)]
+    if shown.losses != NOT_COMPARED:
+        words.append("--losses")
     levers = reference_levers(workload, shown.settings)
     if plan.command:
         return shlex.join([*words, "--", *_as_typed(plan.command)])

@@ -53,7 +53,7 @@ NEVER_STANDING = {
     "profile": {"steps", "trace", "force", "read", "against", "json", "quiet", "nproc"},
     "ab": {
         *("energy", "lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),
-        *("card", "force", "a", "b", "versions", "python_a", "python_b", "budget"),
+        *("card", "force", "a", "b", "versions", "python_a", "python_b", "budget", "losses"),
     },
     "tune": {"energy", "only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "no_profile", "with_profile", "json", "quiet", "nproc"},
