@@ -244,7 +244,7 @@ _IN_ORDER = (
                     required=True,
                 ),
                 option("--b", "COMMAND", "… with this one"),
-                option("--python-a", "PATH", "the Python of A, where its lock file differs"),
+                option("--python-a", "PATH", "the Python of A, where its packages differ"),
                 option("--python-b", "PATH", "the Python of B"),
                 whole(
                     "--pairs",
