@@ -203,7 +203,7 @@ def _locks(version: Version) -> dict[str, object]:
 
 
 def _dependencies(text: bytes) -> object:
-    """Return what a project says of them, empty if nothing; the text itself if it is no project's."""
+    """Return what a project says of them, if anything; the text if it is no project's."""
     try:
         told = tomllib.loads(text.decode())
         project = dict(told.get("project", {}))
