@@ -13,7 +13,7 @@ from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
 from gpudash.present.change_axis import ChangeInterval, interval_of, shared_axis
 from gpudash.present.wording import change_of, figures
-from gpudash.protocol.session import ComparisonShown
+from gpudash.protocol.session import CHANGES, ComparisonShown
 from gpudash.snapshot import BlockShown
 from workloads.levers import phrase
 
@@ -57,6 +57,9 @@ def comparison_rows(
     spent = _spent(shown, room, price) if shown.verdict is not None else []
     if len(foot) + len(spent) <= left:
         foot += spent
+    is_said = shown.lever in CHANGES or shown.verdict is None
+    if not is_said and len(foot) < left:
+        foot.append(((fitted(shown.losses, room), "dim"),))
     rows = height - len(head) - len(foot)
     middle = _interval_rows(intervals, f"{shown.lever}={shown.a}", room, rows)
     for parts in (*head, *middle, *foot):
