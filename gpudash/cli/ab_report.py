@@ -80,7 +80,7 @@ class ComparisonReport(StartReport, frozen=True, kw_only=True):
     """Unreadable samples; another one was decoded for each."""
     verdict: str | None
     """The verdict sentence."""
-    losses: LossesFound | None
+    losses: LossesFound | None = None
     """Whether the training is the same; None if that was not asked, or there were too few."""
     min_steps: int
     min_s: float
