@@ -22,11 +22,12 @@ from gpudash.snapshot import Snapshot
 
 A, B = 0, 1
 FEWEST = (B, A, A)
-"""The sides of the starts. If A's are alike, what differs is B's. A value that cannot be had shows
-at once."""
-IF_A_DIFFERS = (B, A, B)
-"""The starts that follow then. With two of a side only a loss that moves by 80 of its spreads
-would show, with three by 12."""
+"""The sides of the starts: they may show that all are alike. A value that cannot be had shows at
+once."""
+IF_SOME_DIFFER = (B, A, B)
+"""The starts that follow then. With two of a side a loss would have to move by 80 of its spreads,
+with three by 11; and where each start chooses one of two kernels, one in 32 seems moved, not one in
+eight."""
 
 
 class _Start(Course):
@@ -58,14 +59,14 @@ def compare(
     None: there are too few losses.
     """
     if training.command is not None:
-        most = len(FEWEST) + len(IF_A_DIFFERS)
+        most = len(FEWEST) + len(IF_SOME_DIFFER)
         complain(
             f"gpudash: for its losses {training.command.name} will run {len(FEWEST)} to {most} "
             "times before the A/B; the files that it writes are written again each time"
         )
     found: tuple[list[dict[int, float]], list[dict[int, float]]] = ([], [])
-    for number, side in enumerate((*FEWEST, *IF_A_DIFFERS)):
-        if number == len(FEWEST) and found[A][0] == found[A][1]:
+    for number, side in enumerate((*FEWEST, *IF_SOME_DIFFER)):
+        if number == len(FEWEST) and found[A][0] == found[A][1] == found[B][0]:
             break
         losses = _losses(training, lever, values[side], arguments)
         if isinstance(losses, int):

@@ -271,8 +271,8 @@ _IN_ORDER = (
                 ),
                 switch(
                     "--losses",
-                    "start A twice and B once before it, or each three times if A's own differ: do "
-                    "the first 64 losses stay? Two commands always say so",
+                    "start A twice and B once before it, or each three times if any differ: do the "
+                    "first 64 losses stay? Two commands always say so",
                 ),
                 ENERGY,
             ),

@@ -189,7 +189,7 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
         (lambda step, value, start: 1 / step, "on off off", "identical over 64 steps"),
         (
             lambda step, value, start: 1 / step + (step > 4 and value == "on"),
-            "on off off",
+            "on off off on off on",
             "moved from step 5 on",
         ),
         (
