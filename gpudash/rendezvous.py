@@ -18,6 +18,7 @@ PREFIX = "gpudash-run-"
 FOLDER = "GPUDASH_RUN_DIR"
 """The environment variable with the folder for these directories, where the user has chosen one."""
 ENDING = "ending"
+SETTINGS = "settings"
 LONGEST_FOLDER = 60
 """Limit of the parent folder's path, in bytes: a socket's below it has at most 107."""
 
@@ -55,6 +56,18 @@ class Rendezvous:
     @property
     def is_ending(self) -> bool:
         return (self.path / ENDING).exists()
+
+    def begin_with(self, settings: dict[str, str]) -> None:
+        """Have a training of this run begin with these settings."""
+        lines = (f"{name}={value}\n" for name, value in settings.items())
+        (self.path / SETTINGS).write_text("".join(lines), encoding="utf-8")
+
+    @property
+    def begins_with(self) -> dict[str, str]:
+        path = self.path / SETTINGS
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        words = (line.partition("=") for line in text.splitlines())
+        return {name: value for name, _, value in words}
 
     def socket(self, pid: int) -> Path:
         return self.path / f"{pid}.sock"

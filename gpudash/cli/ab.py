@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpudash.cli import ab_changes
+from gpudash.cli import ab_changes, first_losses
 from gpudash.cli.ab_report import (
     StartFinding,
     StartFindings,
@@ -23,6 +23,7 @@ from gpudash.cli.plan import compared_values
 from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.ab import INSTRUMENTS, Comparison, Question
 from gpudash.compare.lengths import PAIRS, PAIRS_OF_A_START
+from gpudash.compare.losses import LossesFound
 from gpudash.compare.starts import FEWEST_STARTS
 from gpudash.errors import Exit, GpudashError, UsageError
 from gpudash.format import change
@@ -60,6 +61,8 @@ def of_instruments(arguments: argparse.Namespace) -> Question:
     """Return the question without a lever: the cost of gpudash's own instruments."""
     if arguments.energy and arguments.no_instruments:
         raise UsageError("--energy does not go with --no-instruments: its blocks are timed alone")
+    if arguments.losses and arguments.no_instruments:
+        raise UsageError("--losses goes with --lever: gpudash's instruments compute nothing")
     alone = arguments.starts == 1
     pairs = arguments.pairs or (PAIRS if alone else PAIRS_OF_A_START)
     precision = arguments.within if alone else None
@@ -175,13 +178,22 @@ def main(arguments: argparse.Namespace) -> int:
     arguments.starts = arguments.starts or 1
     check_card(arguments)
     training, known = _asked(arguments)
+    losses: LossesFound | None = None
     if arguments.starts > 1:
         if arguments.set_by.get("ab.within") == COMMAND_LINE:
             raise UsageError(
                 "--within does not go with --starts: how narrow the interval is, the starts decide"
             )
         _announce(arguments)
-    return conclude(_findings(training, known, arguments), arguments)
+    if arguments.losses:
+        name, _, values = arguments.lever.partition("=")
+        a, b = (known.a, known.b) if known is not None else values.split(",")
+        compared = first_losses.compare(training, name, (a, b), arguments)
+        if isinstance(compared, int):
+            return compared
+        losses = compared
+    findings = _findings(training, known, arguments)
+    return conclude(findings._replace(losses=losses), arguments)
 
 
 def _announce(arguments: argparse.Namespace) -> None:

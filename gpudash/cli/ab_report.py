@@ -10,8 +10,9 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from gpudash.cli.stdout import complain
-from gpudash.compare.ab import Comparison, contention
+from gpudash.compare.ab import INSTRUMENTS, Comparison, contention
 from gpudash.compare.energy import Costs, costs, of_starts, worth_lines
+from gpudash.compare.losses import LossesFound, sentence
 from gpudash.compare.paired_t import Estimate, holds_zero
 from gpudash.compare.paired_t import verdict as verdict_of_pairs
 from gpudash.compare.starts import FEWEST_STARTS, check_of_starts, over_starts, verdict
@@ -79,6 +80,8 @@ class ComparisonReport(StartReport, frozen=True, kw_only=True):
     """Unreadable samples; another one was decoded for each."""
     verdict: str | None
     """The verdict sentence."""
+    losses: LossesFound | None = None
+    """Whether the training is the same; None if that was not asked, or there were too few."""
     min_steps: int
     min_s: float
     """Least steps and seconds of a block."""
@@ -110,6 +113,8 @@ class StartFindings(NamedTuple):
     planned: int = 1
     failed: int | None = None
     """The exit code if it ended early; why has been said then."""
+    losses: LossesFound | None = None
+    """None: not compared."""
 
     @property
     def found(self) -> Estimate:
@@ -128,7 +133,8 @@ class StartFindings(NamedTuple):
     @property
     def shown(self) -> ComparisonShown:
         """What all starts together show; without a verdict if there are too few."""
-        each = [one.comparison.shown() for one in self.results]
+        losses = sentence(self.losses)
+        each = [replace(one.comparison.shown(), losses=losses) for one in self.results]
         if self.planned == 1:
             return each[0]
         found, check = self.found, self.check
@@ -181,6 +187,7 @@ def document(findings: StartFindings, price: float | None = None) -> ComparisonR
         why_no_energy=shown.why_no_energy,
         costs=costs(price, shown),
         verdict=shown.verdict,
+        losses=findings.losses,
         min_steps=block.min_steps,
         min_s=block.min_s,
         **asdict(report_of(shown, findings.found, findings.check, first.seed)),
@@ -219,6 +226,8 @@ def lines(findings: StartFindings, price: float | None) -> Iterator[str]:
         changes = ", ".join(f"{100 * one.found.change:+z.1f}" for one in findings.results)
         yield f"the starts: {changes} %"
     yield sides_line(shown)
+    if shown.lever != INSTRUMENTS:
+        yield shown.losses
     yield from worth_lines(shown, price, energy=energy)
     yield from unreadable(findings.skipped_samples)
 
@@ -268,10 +277,20 @@ def write_card(
     found: ComparisonShown, snapshot: Snapshot, arguments: argparse.Namespace, starts: int = 1
 ) -> None:
     """Do nothing if no card is asked for. Raises RecordingError."""
-    if arguments.card is None:
+    path: Path | None = arguments.card
+    if path is None:
         return
+    command = "" if found.of_starts else _command(found, snapshot, arguments)
+    card = card_of(found, snapshot, command, starts)
+    if card is None:
+        complain("gpudash: no card: the verdict has no interval")
+        return
+    with created(path, force=arguments.force) as file:
+        file.append(FORMS[path.suffix](card).encode())
+
+
+def _command(found: ComparisonShown, snapshot: Snapshot, arguments: argparse.Namespace) -> str:
     others = {name: value for name, value in snapshot.settings.items() if name != found.lever}
-    known = replace(found, settings=others)
     plan = Plan(
         workload=snapshot.workload,
         settings={},
@@ -279,24 +298,5 @@ def write_card(
         nproc=arguments.nproc or 1,
         device=arguments.device,
     )
-    command = verdict_command(known, snapshot.workload, plan, starts=arguments.starts)
-    save_card(known, snapshot, command, arguments, starts)
-
-
-def save_card(
-    found: ComparisonShown,
-    snapshot: Snapshot,
-    command: str,
-    arguments: argparse.Namespace,
-    starts: int,
-) -> None:
-    """Do nothing if no card is asked for. Raises RecordingError."""
-    path: Path | None = arguments.card
-    if path is None:
-        return
-    card = card_of(found, snapshot, command, starts)
-    if card is None:
-        complain("gpudash: no card: the verdict has no interval")
-        return
-    with created(path, force=arguments.force) as file:
-        file.append(FORMS[path.suffix](card).encode())
+    known = replace(found, settings=others)
+    return verdict_command(known, snapshot.workload, plan, starts=arguments.starts)

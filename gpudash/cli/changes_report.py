@@ -1,11 +1,11 @@
 """What `gpudash ab` prints of two commands or two versions, over the starts of both."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec.structs import asdict, replace
 
-from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, save_card
+from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, write_card
 from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.ab import contention, sides_of
 from gpudash.compare.alternation import Unit, cost_ms, unit_of
@@ -30,11 +30,15 @@ class ChangeFindings:
         self.lever, self.a, self.b = lever, a, b
         self.within, self.fixed = within, fixed
         self.measured: list[MeasuredRound] = []
+        self.looks: list[Estimate] = []
+        """After each start; empty if both cannot be compared."""
         self.why_apart = ""
         """Why both were not measured at the same time."""
 
     def add(self, measured: MeasuredRound) -> None:
         self.measured.append(measured)
+        if not self.why_not:
+            self.looks.append(self._judged())
 
     @property
     def why_not(self) -> str:
@@ -64,13 +68,13 @@ class ChangeFindings:
 
     @property
     def estimate(self) -> Estimate:
-        return self._over(self.rounds)
+        return self.looks[-1]
 
-    def _over(self, rounds: Sequence[StartCosts]) -> Estimate:
+    def _judged(self) -> Estimate:
         """Count starts, of which each is one pair."""
         if self.fixed:
-            return estimate([one.costs for one in rounds], CONFIDENCE)
-        return over_rounds(rounds)
+            return estimate([one.costs for one in self.rounds], CONFIDENCE)
+        return over_rounds(self.rounds)
 
     @property
     def losses(self) -> LossesFound | None:
@@ -102,8 +106,7 @@ class ChangeFindings:
         return self.measured[-1].snapshots[1]
 
     def shown(self) -> ComparisonShown:
-        found, rounds = self.estimate, self.rounds
-        looks = [self._over(rounds[:count]) for count in range(1, len(rounds) + 1)]
+        found = self.estimate
         return ComparisonShown(
             lever=self.lever,
             a=self.a,
@@ -115,13 +118,14 @@ class ChangeFindings:
             high=found.high,
             history=tuple(
                 (one.low, one.change, one.high)
-                for one in looks
+                for one in self.looks
                 if one.low is not None and one.high is not None
             ),
             sides=sides_of(*self._blocks),
             core_wait_pct=self.core_wait_pct,
             verdict=self.verdict,
             failure=None,
+            losses=sentence(self.losses),
             precision=self.within,
             confidence=found.confidence,
         )
@@ -132,14 +136,13 @@ class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
 
     compared_by: str
     """What a cost is of: `token`, `sample` or `step`."""
-    losses: LossesFound | None
-    """Whether the training is the same; None if there were too few losses."""
     why_apart: str
     """Why both were not measured at the same time; empty if they were."""
 
 
 def document(found: ChangeFindings) -> ChangeReport:
     shown, snapshot = found.shown(), found.snapshot
+    starts = (_of_start(shown, found, number) for number in range(len(found.measured)))
     return ChangeReport(
         workload=snapshot.workload,
         device=snapshot.device.name if snapshot.device else None,
@@ -147,7 +150,7 @@ def document(found: ChangeFindings) -> ChangeReport:
         lever=found.lever,
         a=found.a,
         b=found.b,
-        starts=tuple(_of_start(found, number) for number in range(len(found.measured))),
+        starts=tuple(starts),
         skipped_samples=sum(one.snapshots[1].skipped_samples for one in found.measured),
         verdict=shown.verdict,
         min_steps=MIN_STEPS,
@@ -159,11 +162,11 @@ def document(found: ChangeFindings) -> ChangeReport:
     )
 
 
-def _of_start(found: ChangeFindings, number: int) -> StartReport:
+def _of_start(whole: ComparisonShown, found: ChangeFindings, number: int) -> StartReport:
     a, b = found.measured[number].blocks
-    one = estimate([found.rounds[number].costs])
+    one = estimate([found.rounds[number].costs], CONFIDENCE)
     shown = replace(
-        found.shown(),
+        whole,
         pairs=len(a),
         change=one.change,
         low=None,
@@ -189,4 +192,4 @@ def lines(found: ChangeFindings) -> Iterator[str]:
 
 
 def write(found: ChangeFindings, arguments: argparse.Namespace) -> None:
-    save_card(found.shown(), found.snapshot, "", arguments, starts=len(found.measured))
+    write_card(found.shown(), found.snapshot, arguments, starts=len(found.measured))

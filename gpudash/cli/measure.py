@@ -175,4 +175,5 @@ def _started(training: AskedTraining, arguments: argparse.Namespace) -> StartedT
     if training.command is None:
         return StartedTraining(quiet=arguments.quiet)
     hold = partial(Guarded, stdout=sys.stderr.fileno() if arguments.json else None)
-    return UserTraining(training.command, hold, quiet=arguments.quiet)
+    settings = training.plan.settings
+    return UserTraining(training.command, hold, quiet=arguments.quiet, begins_with=settings)

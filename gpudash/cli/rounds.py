@@ -129,7 +129,7 @@ class Started:
         )
 
 
-class Watching(Protocol):
+class Onlooker(Protocol):
     """Whoever shows how the starts go."""
 
     def say(self, text: str, /) -> None:
@@ -147,7 +147,7 @@ class Rounds:
         asked: tuple[Asked, Asked],
         arguments: argparse.Namespace,
         until_s: float,
-        watching: Watching,
+        watching: Onlooker,
     ) -> None:
         """No start goes on after `until_s`."""
         self._asked, self._arguments, self._until_s = asked, arguments, until_s

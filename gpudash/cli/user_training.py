@@ -11,6 +11,7 @@ from pathlib import Path
 from gpudash.cli.headless import SIGNALS, StartedTraining, handled, last_clauses
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.records import Settings
 from gpudash.protocol.training import Failed
 from gpudash.recording.files import shown
 from gpudash.recording.provenance import plain
@@ -72,6 +73,7 @@ class UserTraining(StartedTraining):
         nodes: Nodes | None = None,
         gives_way: bool = False,
         quiet: bool = True,
+        begins_with: Settings | None = None,
     ) -> None:
         """With `gives_way`, `gpudash attach` may watch the command meanwhile. Raises UsageError."""
         super().__init__(quiet=quiet)
@@ -79,6 +81,8 @@ class UserTraining(StartedTraining):
         self.source = {"start_source": self._start}
         self._command, self._hold = command, hold
         self._place = runs.begin()
+        if begins_with:
+            self._place.begin_with(begins_with)
         self._watch = partial(TrainingJob, command.name, nodes=nodes, gives_way=gives_way)
         is_claimed = not gives_way and hold is not keep  # a keeper admits one gpudash anyway
         self._claim = Claim(self._place.path) if is_claimed else None

@@ -244,7 +244,7 @@ _IN_ORDER = (
                     required=True,
                 ),
                 option("--b", "COMMAND", "… with this one"),
-                option("--python-a", "PATH", "the Python of A, where its lock file differs"),
+                option("--python-a", "PATH", "the Python of A, where its packages differ"),
                 option("--python-b", "PATH", "the Python of B"),
                 whole(
                     "--pairs",
@@ -268,6 +268,11 @@ _IN_ORDER = (
                 ),
                 budget(
                     f"of two commands, end so long after the begin ({CHANGES_S:.0f})", CHANGES_S
+                ),
+                switch(
+                    "--losses",
+                    "start A twice and B once before it, or each three times if any differ: do the "
+                    "first 64 losses stay? Two commands always say so",
                 ),
                 ENERGY,
             ),

@@ -10,16 +10,19 @@ from typing import Literal, TypeAlias
 
 from gpudash.compare.blocks import MeasuredBlock, Outcome
 from gpudash.compare.experiment import Experiment, block_of
+from gpudash.compare.losses import MOST_STEPS
 from gpudash.compare.paired_t import block_order
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
-from gpudash.protocol.training import Progress, State
+from gpudash.protocol.training import Progress, Refused, State
 from gpudash.statistics import Means, geometric
 
 MOST_PAIRS = 100
 """Pairs of blocks in a start at most."""
 MEMORY = ("mem_reserved_mib", "mem_free_mib", "worker_rss_mib")
+REPORTS = 2
+"""After the first steps, until the last of their losses has arrived."""
 SETTLES_S = 1.0
 """Seconds of a pause in which a loader may still fill its queue."""
 
@@ -72,11 +75,15 @@ class SideBlocks(Experiment):
         self._run = -1
         self._waiting_s: float | None = None  # since when it is paused before a block
         self._paused = Means()
+        self._has_begun = False  # it has reported steps
+        self._later = 0  # reports since the first steps
         self.go: Callable[[], object] = lambda: None
         """Resumes the training; set before it is conducted."""
         self.blocks: list[MeasuredBlock] = []
         self.losses: dict[int, float] = {}
         """Of the first steps, by step; NaN if not finite."""
+        self.refused = ""
+        """Why it has not begun with the settings that were asked for; empty if it has."""
         self.held_mib: dict[str, float] = {}
         """Memory by metric: what it holds, and what the device has left; absent = not known yet."""
         self.ran: list[tuple[float, float | None]] = []
@@ -86,6 +93,11 @@ class SideBlocks(Experiment):
     def waits(self) -> bool:
         """Whether it has come to its first block."""
         return self._begins.is_set()
+
+    @property
+    def has_losses(self) -> bool:
+        """Whether no loss of the first steps is to come: each arrives with the next report."""
+        return len(self.losses) >= MOST_STEPS or self._later > REPORTS
 
     @property
     def paused_cpu_pct(self) -> float | None:
@@ -103,9 +115,9 @@ class SideBlocks(Experiment):
     def _note(self, item: Event | Reading) -> None:
         match item:
             case Progress():
-                self._keep(item.values)
-                for step, loss in item.first_losses:
-                    self.losses[step] = float("nan") if loss is None else loss
+                self._train(item)
+            case Refused() if not self._has_begun:
+                self.refused = item.reason
             case State(phase="paused", why="asked", run=self._run, block=int(number)):
                 if self._waiting_s is None:
                     self._waiting_s = item.at_s
@@ -121,6 +133,13 @@ class SideBlocks(Experiment):
                 self._keep(item.values)
                 if self._waiting_s is not None and item.at_s > self._waiting_s + SETTLES_S:
                     self._paused.add({"cpu_pct": item.number("cpu_pct")})
+
+    def _train(self, item: Progress) -> None:
+        self._keep(item.values)
+        for step, loss in item.first_losses:
+            self.losses[step] = float("nan") if loss is None else loss
+        self._later += item.total_steps >= MOST_STEPS
+        self._has_begun = True
 
     def _keep(self, values: Mapping[str, float | str]) -> None:
         held = ((name, values.get(name)) for name in MEMORY)

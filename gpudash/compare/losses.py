@@ -18,6 +18,7 @@ import msgspec
 
 from gpudash import format as fmt
 from gpudash.compare.paired_t import student_t
+from gpudash.protocol.session import NOT_COMPARED
 
 MOST_STEPS = 64
 FALSE_ALARMS = 0.01
@@ -100,12 +101,10 @@ def compare_losses(
         return None
     if not differing:
         return LossesFound(kind="identical", steps=len(found))
-    repeats = [
-        all(map(_is_one, side)) and max(map(len, side)) > 1
-        for side in ([one.a for one in found], [one.b for one in found])
-    ]
+    is_repeated = any(len(one.a) > 1 or len(one.b) > 1 for one in found)
+    is_alike = all(_is_one(one.a) and _is_one(one.b) for one in found)
     digits = _Digits.of([value for one in found for value in one.both if _is_finite(value)])
-    if not any(repeats):
+    if not (is_repeated and is_alike):
         return _against_spread(found, digits)
     if all(one.is_alike(digits.last(one.size)) for one in differing):
         return LossesFound(kind="within spread", steps=len(found), is_rounding=True)
@@ -114,7 +113,7 @@ def compare_losses(
 
 def sentence(found: LossesFound | None) -> str:
     if found is None:
-        return "losses not compared"
+        return NOT_COMPARED
     if found.kind == "identical":
         return f"losses identical over {fmt.steps(found.steps)}"
     if found.kind == "within spread":

@@ -36,6 +36,7 @@ FARTHEST = 10.0
 SMALLEST = 13.0
 CALLED = {"step": "one step", "host": "of it, the host is busy"}
 """Figures that a card calls by more than their word."""
+WITHIN = "blocks of both in turns within a training"
 DOUBLED = 1.0
 """From +100 % on a change is also told as `times as fast`, for the eye."""
 
@@ -48,6 +49,8 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     """Change and interval."""
     proven: bool
     pairs: str
+    how: str
+    """How both were measured, as a clause."""
     change: float
     low: float
     high: float
@@ -60,6 +63,7 @@ class _Card(msgspec.Struct, frozen=True, kw_only=True):
     where: tuple[str, ...]
     """Training, batch size, device and versions."""
     control: str
+    """Whether the control has passed, and whether the training is the same."""
     command: str
     """Empty if it is not known."""
 
@@ -98,6 +102,7 @@ def card_of(
         found=change_of(shown),
         proven=shown.proven,
         pairs=f"{100 * shown.confidence:g} % interval {over}",
+        how="both started anew for each" if shown.of_starts else WITHIN,
         change=change,
         low=low,
         high=high,
@@ -141,7 +146,8 @@ def _control(shown: ComparisonShown) -> str:
         False: "control failed: the same setting twice differs",
         None: "no control: too few pairs",
     }
-    return known[shown.check_passed] + contention(shown.core_wait_pct)
+    control = "" if shown.of_starts else f"{known[shown.check_passed]}; "
+    return control + shown.losses + contention(shown.core_wait_pct)
 
 
 # ── Markdown ────────────────────────────────────────────────────────────────────────────
@@ -155,7 +161,7 @@ def markdown(card: _Card) -> str:
         told = map(fmt.significant, both) if not word else (_with_unit(ms, unit) for ms in both)
         rows.append([CALLED.get(word, word) or unit, *told])
     table = "\n".join(f"| {' | '.join(map(_escaped, row))} |" for row in rows)
-    ways = f"{card.pairs}, blocks of both in turns within a training; {card.control}."
+    ways = f"{card.pairs}, {card.how}; {card.control}."
     command = f"\n\n    {card.command}" * bool(card.command)
     title = f"**{_escaped(card.claim)}: {card.found}**"
     where = _escaped(", ".join(card.where))

@@ -76,7 +76,7 @@ def _verdicts(snapshot: Snapshot) -> Iterator[str]:
         (one for one in last.values() if one.low is not None and (one.best or not one.doing)),
         key=lambda one: (not _is_kept(one, snapshot), not one.proven, one.verdict is None),
     )
-    for one in ranked:
+    for number, one in enumerate(ranked):
         what = f"{one.lever} {one.a} → {one.b}"
         if one.doing:
             what = f"{phrase(one.start)} → {phrase(one.best)}"
@@ -85,7 +85,8 @@ def _verdicts(snapshot: Snapshot) -> Iterator[str]:
         none = "" if one.proven or one.verdict is None else "no difference shown, "
         none = "the control failed, " if one.check_passed is False else none
         label = "proven" if one.proven else "A/B" if one.verdict is not None else "so far"
-        yield _line(label, f"{what}   {none}{found}, {one.pairs} pairs{kept}")
+        losses = f", {one.losses}" * (number == 0 and one.proven and not one.doing)
+        yield _line(label, f"{what}   {none}{found}, {one.pairs} pairs{kept}{losses}")
 
 
 def _is_kept(shown: ComparisonShown, snapshot: Snapshot) -> bool:

@@ -10,7 +10,7 @@ from gpudash.errors import UsageError
 from gpudash.metrics import COMPARED, METRICS
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
-from gpudash.protocol.session import ComparisonShown, Sides
+from gpudash.protocol.session import NOT_COMPARED, ComparisonShown, Sides
 from gpudash.protocol.training import Device, Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.snapshot import Result
@@ -59,6 +59,8 @@ def verdict_text(shown: ComparisonShown, workload: str, device: Device | None) -
         so_far = f"; so far {shown.b} {change_of(shown)}" if shown.low is not None else ""
         why = shown.failure or "running"
         found = f"no verdict for {shown.lever}={shown.b}: {why}{so_far}"
+    elif not shown.of_starts:  # their verdict says it
+        found += f"; {shown.losses}"
     return "\n".join([found, rates, _where(workload, device, shown.settings)])
 
 
@@ -66,13 +68,7 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     """Raise UsageError where the command is not known. Several starts have fewer pairs."""
     if shown.of_starts:
         raise UsageError("the command line that compares is not known here")
-    words = ["gpudash", "ab", "--lever", f"{shown.lever}={shown.a},{shown.b}"]
-    if shown.doing:
-        words = ["gpudash", "tune"]
-    elif starts > 1:
-        words += ["--starts", str(starts)]
-    elif shown.planned_pairs != PAIRS:
-        words += ["--pairs", str(shown.planned_pairs)]
+    words = ["gpudash", *(["tune"] if shown.doing else _asking(shown, starts))]
     levers = reference_levers(workload, shown.settings)
     if plan.command:
         return shlex.join([*words, "--", *_as_typed(plan.command)])
@@ -86,6 +82,16 @@ def verdict_command(shown: ComparisonShown, workload: str, plan: Plan, *, starts
     if plan.device != "auto":
         words += ["--device", plan.device]
     return shlex.join([*words[:2], workload, *words[2:]])
+
+
+def _asking(shown: ComparisonShown, starts: int) -> Iterator[str]:
+    yield from ("ab", "--lever", f"{shown.lever}={shown.a},{shown.b}")
+    if starts > 1:
+        yield from ("--starts", str(starts))
+    elif shown.planned_pairs != PAIRS:
+        yield from ("--pairs", str(shown.planned_pairs))
+    if shown.losses != NOT_COMPARED:
+        yield "--losses"
 
 
 def _as_typed(command: tuple[str, ...]) -> Sequence[str]:

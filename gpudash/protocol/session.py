@@ -49,6 +49,7 @@ class EnergyFound(Record, frozen=True, kw_only=True, tag=False):
 
 CHANGES = ("command", "version")
 """What two trainings may differ in, each started by itself."""
+NOT_COMPARED = "losses not compared"
 
 
 class ComparisonShown(Record, frozen=True, kw_only=True):
@@ -75,6 +76,8 @@ class ComparisonShown(Record, frozen=True, kw_only=True):
     verdict: str | None
     failure: str | None
     """Why there will be no verdict."""
+    losses: str = NOT_COMPARED
+    """Whether the training is the same, as a clause."""
     settings: Settings = {}
     """Settings of the other levers; filled in by the views."""
     precision: float | None = None

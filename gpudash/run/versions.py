@@ -189,16 +189,29 @@ def check_locks(a: Version, b: Version, pythons: tuple[str | None, str | None]) 
         raise UsageError(plain(f"{what}: not the same packages, so each needs its own; {valid}"))
 
 
-def _locks(version: Version) -> dict[str, bytes]:
-    """Return the locks of the folder and those above it."""
-    here = version.folder.relative_to(version.tree)
-    return {
-        str(path.relative_to(version.tree)): path.read_bytes()
-        for folder in (here, *here.parents)
-        for pattern in LOCKS
-        for path in (version.tree / folder).glob(pattern)
-        if path.is_file()
-    }
+def _locks(version: Version) -> dict[str, object]:
+    """Return the locks of the folder and those above it, and what projects there depend on."""
+    here, found = version.folder.relative_to(version.tree), dict[str, object]()
+    for folder in (version.tree / one for one in (here, *here.parents)):
+        locks = (path for pattern in LOCKS for path in folder.glob(pattern) if path.is_file())
+        found |= {str(path.relative_to(version.tree)): path.read_bytes() for path in locks}
+        project = folder / "pyproject.toml"
+        if project.is_file() and (needed := _dependencies(project.read_bytes())):
+            found[f"dependencies in {project.relative_to(version.tree)}"] = needed
+    return found
+
+
+def _dependencies(text: bytes) -> object:
+    """Return what a project says of them, if anything; the text if it is no project's."""
+    try:
+        import tomllib  # noqa: PLC0415  # few ask
+
+        told = tomllib.loads(text.decode())
+        project = dict(told.get("project", {}))
+    except (ValueError, TypeError):
+        return text
+    each = (project.get("dependencies"), project.get("optional-dependencies"))
+    return [one for one in (*each, told.get("dependency-groups")) if one]
 
 
 def _modules(tree: Path) -> set[str]:

@@ -34,6 +34,7 @@ from ..rendezvous import Rendezvous
 from ..training.command_loop import CommandLoop
 from ..training.commanded import rank
 from ..training.tracing import Tracing
+from .beginning import Beginning
 from .discovery import found_line
 from .tracker import Tracker
 from .training import FollowedLevers, ScriptTraining, job
@@ -102,6 +103,7 @@ class Driver:
         self.is_off = False
         """Whether gpudash has failed here."""
         self._restores = False  # levers are to be put back at the next border
+        self._beginning = Beginning({})
 
     # ── events from the tracker ─────────────────────────────────────────────────────────
 
@@ -109,7 +111,8 @@ class Driver:
         self._border_s = time.monotonic()
         # its own due time: a step's last hook may always come just before its border
         is_due = self._border_s >= self._border_due_s
-        if is_due or (self._commands is not None and self._commands.is_busy):
+        is_busy = self._commands is not None and self._commands.is_busy
+        if is_due or is_busy or self._beginning.waits:
             self._border_due_s = self._border_s + DUE_EVERY_S
             self._between_steps()
             self._border_s = time.monotonic()
@@ -212,6 +215,7 @@ class Driver:
         if self._training is None:
             levers = self._make_levers(found, self.tracker.meter.redirects)
             self._training = ScriptTraining(self.tracker.meter, found, levers)
+            self._beginning = Beginning(self._rendezvous.begins_with)
             self.trainings += 1
             self._rendezvous.mark("trained")
             self._endpoint = Endpoint(self._rendezvous.socket(os.getpid()))
@@ -272,6 +276,8 @@ class Driver:
         training = self._training
         if training is None:
             return
+        if self._beginning.waits and self._reports is not None:
+            self._beginning.turn(training, self._reports, partial(self._state, training))
         if time.monotonic() >= self._due_s:
             self._serve()
         commands = self._commands
@@ -345,7 +351,8 @@ class Driver:
             self._commands.read()
             if self._commands.is_tracing:  # traced steps are in no report
                 return
-        if self._line is None or not self._line.gone:  # else its commands are in progress
+        is_served = self._line is not None and self._line.gone  # its commands are in progress
+        if not (is_served or self._beginning.waits):
             self._admit(self._training, self._endpoint.accept())
         reports = self._reports
         if reports is None:
@@ -375,6 +382,8 @@ class Driver:
         self._offered = self._offer(training)
         self._send(self._offered)
         self._life = StateSender(self._state(training), self._send)
+        if self._beginning.refused is not None:
+            self._send(self._beginning.refused)
         if self._aside is not None:
             self._life.pause(self._aside[0], training.step, self._aside[1])
         history = MemoryHistory(training.device, training.owned, line.send)

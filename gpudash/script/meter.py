@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import torch
+from torch import Tensor
 
 from ..instrument.clock import NOTHING, Clock, Mark
 from ..instrument.loss import LossReader, readable
@@ -242,8 +243,16 @@ class Meter:
             return
         if began_s is None or count > 1:
             self.clock.count(self.steps, count, samples, tokens)
+            if self.mode is FIRST:
+                self._read_loss(newest.loss)
         else:
             self.clock.end_first(began_s, samples, tokens, newest.loss, newest.data_s)
+
+    def _read_loss(self, loss: Tensor | None) -> None:
+        """Read that of the first step, which the device has finished: making the clock waited."""
+        # that a loss was scaled could not be known yet
+        if self.losses is not None and loss is not None and "scaler" not in self._findings.facts:
+            self.losses.request(self.steps, loss)
 
     def split(self) -> None:
         """Note that the step may have ended: `join` or `end_at_split` follows."""

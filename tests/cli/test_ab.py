@@ -45,12 +45,13 @@ def test_a_lever_and_two_values_in_their_canonical_form():
 
 def test_the_verdict_and_both_rates_are_printed(capsys):
     assert run(ScriptedSession(Worker(a_quarter_faster))) == 0
-    verdict, rates = capsys.readouterr().out.splitlines()
+    verdict, rates, losses = capsys.readouterr().out.splitlines()
     assert verdict.startswith("pipelined=on is 25.0 % faster [")
     assert rates == (
         "pipelined=off: 20.0 steps/s, host busy 2 ms a step; "
         "pipelined=on: 25.0 steps/s, host busy 2 ms a step"
     )
+    assert losses == "losses not compared"
 
 
 def test_the_hosts_time_is_left_out_if_not_measured():
@@ -72,7 +73,7 @@ def test_the_rates_of_two_batch_sizes_agree_with_the_verdict(capsys):
         assert run(session, *words, lever="batch_size=8,32") == 0
 
     compared()
-    verdict, rates = capsys.readouterr().out.splitlines()
+    verdict, rates, _ = capsys.readouterr().out.splitlines()
     assert verdict.startswith("batch_size=32 is 100.0 % faster [")
     assert rates == (
         "batch_size=8: 160.0 samples/s, host busy 2 ms a step; "
@@ -115,7 +116,7 @@ def test_what_took_time_beside_the_lever_is_reported(capsys):
         assert run(ScriptedSession(worker), *words) == 0
         return capsys.readouterr().out
 
-    verdict, _, samples = out(Hindered()).splitlines()
+    verdict, _, _, samples = out(Hindered()).splitlines()
     assert verdict.endswith("; cores were short: the training waited for one 48 % of the time")
     assert samples == "3 unreadable samples skipped"
     for worker, wait, skipped in ((Hindered(), 48.0, 3), (Worker(a_quarter_faster), None, 0)):
@@ -177,6 +178,46 @@ def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_s
     found = StartFinding(comparison, Snapshot(), interrupted=True)
     assert conclude(StartFindings([found], failed=130), arguments) == 130
     assert "5 pairs" in capsys.readouterr().out
+
+
+# ── the losses ──────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("loss", "starts", "found"),
+    [
+        (lambda step, value, start: 1 / step, "on off off", "identical over 64 steps"),
+        (
+            lambda step, value, start: 1 / step + (step > 4 and value == "on"),
+            "on off off on off on",
+            "moved from step 5 on",
+        ),
+        (
+            lambda step, value, start: 1 / step + start / 1000,
+            "on off off on off on",
+            "within the spread of each side's own starts",
+        ),
+    ],
+    ids=["alike", "moved", "no fixed seed"],
+)
+def test_short_starts_say_whether_the_training_is_the_same(loss, starts, found, tmp_path, capsys):
+    begun = []
+
+    def begin(plan, **_):
+        value, number = plan.settings["pipelined"], len(begun)
+        begun.append(value)
+        worker = Worker(a_quarter_faster)
+        worker.first_loss = lambda step: loss(step, value, number)
+        return ScriptedSession(worker)
+
+    card = tmp_path / "ab.md"
+    words = ("--lever", "pipelined=off,on", "--losses", "--pairs", "6", "--card", str(card))
+    assert called("ab", "encdec", *words, trains=begin) == Exit.DONE
+    assert begun == [*starts.split(), "off"]  # the last is of the A/B
+    said = capsys.readouterr().out.splitlines()[-1]
+    assert said.startswith(f"losses {found}")
+    assert said in card.read_text()
+    assert "gpudash ab encdec --lever pipelined=off,on --pairs 6 --losses" in card.read_text()
 
 
 # ── how far it is ───────────────────────────────────────────────────────────────────────

@@ -14,6 +14,7 @@ from gpudash.cli.main import main
 from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
+from gpudash.present.card import card_of, markdown
 from gpudash.snapshot import Snapshot
 from tests.worker_double import environment, gpudash
 
@@ -106,6 +107,7 @@ def test_what_cannot_run_beside_the_other_is_started_after_it(tmp_path):
         (["--versions", "main,HEAD"], "--versions needs a command"),
         (["--versions", "main", "train.py"], "valid: A,B"),
         (["--a", "sh", "--b", "sh", "--energy"], "--energy goes with --lever"),
+        (["--no-instruments", "--losses"], "--losses goes with --lever"),
         (["--a", "sh", "--b", "sh", "--budget", "x"], "--budget x s is not valid"),
         (["--a", "sh", "--b", "sh", "--python-a", "x"], "go with --versions"),
     ],
@@ -150,7 +152,10 @@ def test_the_starts_are_what_is_counted():
         "train.py --fused: 105.0 steps/s, 3,360.0 samples/s",
     )
     told = document(found(*SIX))
-    assert (told.compared_by, told.confidence, len(told.starts)) == ("sample", 0.99, 6)
+    assert (told.compared_by, told.confidence) == ("sample", 0.99)
+    assert [(one.low, one.confidence) for one in told.starts] == [(None, 0.99)] * 6
+    card = markdown(card_of(found(*SIX).shown(), Snapshot(), "", 6))
+    assert "over 6 starts, both started anew for each; losses identical over 1 step." in card
 
 
 def test_a_larger_batch_that_takes_longer_is_compared_by_samples():

@@ -38,7 +38,7 @@ def test_the_verdict_the_starts_and_the_rates_over_them_are_printed(capsys):
     assert run(*trains) == Exit.DONE
     assert [one.experiment.question.seed for one in trains] == [0, 1, 2]  # its own order of blocks
     out, err = capsys.readouterr()
-    verdict, starts, rates = out.splitlines()
+    verdict, starts, rates, _ = out.splitlines()
     assert verdict.startswith("pipelined=on is 5.0 % faster [2.5, 7.5], 3 starts, 48 pairs")
     assert starts == "the starts: +4.0, +5.0, +6.0 %"
     assert rates == (

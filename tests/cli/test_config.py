@@ -54,6 +54,7 @@ NEVER_STANDING = {
     "ab": {
         *("energy", "lever", "no_instruments", "starts", "json", "exit_code", "quiet", "nproc"),
         *("card", "force", "a", "b", "versions", "python_a", "python_b", "budget", "dashboard"),
+        "losses",
     },
     "tune": {"energy", "only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "no_profile", "with_profile", "json", "quiet", "nproc"},

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpudash.compare.alternation import Turns, alternating, cost_ms, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.protocol.readings import HostReading
-from gpudash.protocol.training import Progress
+from gpudash.protocol.training import Progress, Refused
 from tests.lives import Narrator, changed, paused
 from tests.scripted_run import BEGAN_S, started
 
@@ -94,6 +94,19 @@ def test_losses_of_the_first_steps_are_kept_by_step():
     side.fold(replace(report, first_losses=((1, 2.5), (2, None))))
     assert side.losses[1] == 2.5
     assert math.isnan(side.losses[2])
+    assert not side.has_losses
+    for _ in range(3):  # of later steps
+        side.fold(replace(report, total_steps=64))
+    assert side.has_losses  # those that there are
+
+
+def test_what_is_refused_before_the_first_step_is_what_it_was_to_begin_with():
+    side, *_ = conducted()
+    report = Progress(until_s=BEGAN_S, steps=(), total_steps=2, total_samples=None)
+    refused = Refused(kind="bad_setting", changes={}, reason="no such lever")
+    for one in (refused, report, replace(refused, reason="another command")):
+        side.fold(one)
+    assert side.refused == "no such lever"
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,22 @@ def test_with_fixed_seeds_any_difference_has_moved_from_its_step_on():
     assert found(repeated(), repeated(moved_from(2, 0.004))) == (
         "losses moved from step 2 on (by up to 0.40 %)"
     )
-    assert found(repeated(), rounding(1)).startswith("losses moved from step 1 on")
+    assert found(repeated(starts=2), repeated(moved_from(2, 0.004), starts=1)) == (
+        "losses moved from step 2 on (by up to 0.40 %)"
+    )
+
+
+@pytest.mark.parametrize(("starts", "at_most"), [(2, 0.16), (4, 0.03)])
+def test_starts_that_choose_one_of_two_kernels_seldom_seem_moved(starts, at_most):
+    random, kernels = Random(1), (LEARNED, rounding(1, starts=1)[0])
+    said = [
+        found(*([random.choice(kernels) for _ in range(starts)] for _ in "ab")) for _ in range(400)
+    ]
+    assert sum("moved" in one for one in said) / len(said) < at_most
+
+
+def test_a_side_alone_that_does_not_repeat_itself_has_its_spread():
+    assert "within the spread" in found(repeated(), rounding(1))
 
 
 def test_a_first_difference_that_rounding_explains_is_said():

@@ -17,6 +17,7 @@ WHERE = changed(
     versions={"torch": "2.11.0+cu130", "python": "3.11"},
 )
 INTERVAL = "95 % interval of 18 pairs, blocks of both in turns within a training"
+PASSED = "control passed: the same setting twice shows no difference"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -38,7 +39,7 @@ def test_the_markdown_has_all_that_somebody_else_needs():
         "| one step | 78.7 ms | 21.0 ms |",
         "| of it, the host is busy | 76.0 ms | 8.00 ms |",
         "",
-        f"{INTERVAL}; control passed: the same setting twice shows no difference.",
+        f"{INTERVAL}; {PASSED}; losses not compared.",
         text.splitlines()[10],
         "",
         f"    {COMMAND}",
@@ -77,7 +78,7 @@ def test_without_a_verdict_and_its_interval_there_is_no_card(values):
 
 def test_a_busy_machine_and_a_missing_control_are_told():
     assert "cores were short: the training waited for one 33 %" in card(core_wait_pct=33.0).control
-    assert card(check_passed=None).control == "no control: too few pairs"
+    assert card(check_passed=None).control == "no control: too few pairs; losses not compared"
 
 
 def test_what_was_not_measured_is_left_out():

@@ -64,12 +64,15 @@ RUN = Snapshot(
 )
 
 
+PROVEN = "+275.0 % [+265.0, +285.0]"
+
+
 def test_a_run_is_told_in_eight_lines():
     assert receipt(RUN, "gpudash replay run.csv") == [
         "gpudash: train.py, 34,730 steps in 21:40 on NVIDIA H200",
         "  rate     762 samples/s, 47.6 steps/s; 203 samples/s at the start",
         "  limit    input-bound: the GPU waits for data 17.7 of 21.0 ms",
-        "  proven   num_workers 0 → 4   +275.0 % [+265.0, +285.0], 18 pairs, kept",
+        f"  proven   num_workers 0 → 4   {PROVEN}, 18 pairs, kept, losses not compared",
         "  A/B      fused_optimizer off → on   no difference shown, +0.4 % [-1.1, +1.9], 18 pairs",
         "  levers   num_workers=4",
         "  next     num_workers 4 → 8   +70 to +95 %, an estimate",
@@ -126,7 +129,7 @@ def verdicts_in(**values):
 def test_what_is_kept_comes_first_then_what_was_proven():
     shown = verdicts_in(verdicts=(FUSED, BF16, WORKERS), answer=None)
     assert [line.split()[1] for line in shown] == ["num_workers", "precision", "fused_optimizer"]
-    assert [line.endswith(", kept") for line in shown] == [True, False, False]
+    assert [", kept" in line for line in shown] == [True, False, False]
 
 
 def test_where_verdicts_have_no_room_the_last_ones_are_left_out():

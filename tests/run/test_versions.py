@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -316,6 +317,27 @@ def test_versions_that_need_different_packages_need_two_pythons(root, monkeypatc
         with pytest.raises(UsageError, match=r": requirements.txt: .*; valid: --python-a "):
             check_locks(*trees.versions, ("python", None))
         check_locks(*2 * trees.versions[:1], (None, None))
+
+
+@pytest.mark.parametrize(
+    ("project", "differs"),
+    [
+        ("[project]\ndependencies = ['torch==2']", True),
+        ("[project.optional-dependencies]\nfast = ['flash']", True),
+        ("[dependency-groups]\ndev = ['pytest']", True),
+        ("[project]\nname = 'another'\nversion = '2'", False),
+    ],
+)
+def test_what_pyproject_depends_on_counts_and_nothing_else_of_it(root, project, differs):
+    write(root, {"pyproject.toml": "[project]\nname = 'one'"})
+    commit(root)
+    git(root, "tag", "without")
+    write(root, {"pyproject.toml": project})
+    commit(root)
+    with WorkingTrees(("without", "main")) as trees:
+        refused = pytest.raises(UsageError, match=r": dependencies in pyproject.toml: not the same")
+        with refused if differs else nullcontext():
+            check_locks(*trees.versions, (None, None))
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────

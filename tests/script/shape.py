@@ -178,6 +178,7 @@ def told(toy):
         "asides": toy.asides,
         "failures": toy.failures,
         "reported_losses": toy.losses,
+        "first_loss": toy.requested,
         "untimed": [one._asdict() for one in toy.untimed],
         "records": [
             {

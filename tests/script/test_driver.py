@@ -21,6 +21,7 @@ from gpudash.protocol.commands import (
 from gpudash.protocol.training import BlocksEnded, Hello, Offered, Progress, Refused, Timed
 from gpudash.ranks.normalise import Normaliser
 from gpudash.recording.intervals import Intervals
+from gpudash.rendezvous import Rendezvous
 from gpudash.script import driver as driver_module
 from tests import waiting
 from tests.lives import turns
@@ -320,3 +321,26 @@ def test_each_step_of_a_proofs_blocks_is_met_however_short(training, dashboard) 
     dashboard.send(Blocks(id=2, run=1, blocks=()))
     training.until(lambda: dashboard.of(BlocksEnded))
     assert training.closely_until < training.steps + 10
+
+
+@pytest.mark.parametrize(
+    ("asked", "step"), [({"precision": "bf16"}, 1), ({"precision": "bf16", "compile": "on"}, 2)]
+)
+def test_a_run_begins_with_the_settings_that_were_asked_for(tmp_path, asked, step) -> None:
+    Rendezvous(tmp_path).begin_with(asked)
+    with script(tmp_path) as training:
+        dashboard = Dashboard(path(tmp_path))
+        while not training.levers.entered:
+            training.step()
+        assert training.steps == step  # however late the dashboard is met
+        assert training.first(dashboard, "started").settings == training.levers.settings
+        training.until(lambda: len(dashboard.reported) > 5)
+        assert [one.segment for one in dashboard.reported[:4]] == [0] * step + [1] * (4 - step)
+
+
+def test_settings_with_which_a_run_cannot_begin_are_refused(tmp_path) -> None:
+    Rendezvous(tmp_path).begin_with({"precision": "unknown"})
+    with script(tmp_path) as training:
+        refused = training.first(Dashboard(path(tmp_path)), Refused)
+        assert (refused.answers, refused.reason) == ((), "there is no such value")
+        assert training.levers.entered == []

@@ -21,6 +21,7 @@ class Toy:
         self.founds, self.borders, self.asides, self.records = [], [], [], []
         self.untimed, self.failures, self.anew, self.newest = [], [], [], None
         self.losses, self.feeds, self.complete = [], [], []
+        self.requested = []  # losses that the tracker has asked for itself
         self.at_border = lambda step: None
 
     def found(self, found):
@@ -54,6 +55,7 @@ class Toy:
             self.records.append(record)
             self.losses.append(None if loss is None else float(loss))
         self.untimed += self.tracker.meter.clock.counted()
+        self.requested += self.tracker.meter.losses.arrived()
 
 
 def results(toy, cases, told, *, together=False):

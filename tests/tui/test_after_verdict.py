@@ -118,7 +118,7 @@ async def test_keys_of_a_verdict_copy_it_and_ask_for_more_pairs(d):
     assert d.app.clipboard == "gpudash ab encdec --lever pipelined=on,off --starts 4"
     assert d.notices() == [f"copied, for when nothing else trains here: {d.app.clipboard}"]
     await d.press("y")
-    assert d.app.clipboard.splitlines()[0] == VERDICT
+    assert d.app.clipboard.splitlines()[0] == f"{VERDICT}; losses not compared"
     assert "encdec on NVIDIA H200" in d.app.clipboard
     assert d.engine.calls == []  # two trainings on one GPU would disturb each other
     await d.press("m")

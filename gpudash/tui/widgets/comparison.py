@@ -57,6 +57,9 @@ def comparison_rows(
     spent = _spent(shown, room, price) if shown.verdict is not None else []
     if len(foot) + len(spent) <= left:
         foot += spent
+    is_said = shown.of_starts or shown.verdict is None
+    if not is_said and len(foot) < left:
+        foot.append(((fitted(shown.losses, room), "dim"),))
     rows = height - len(head) - len(foot)
     middle = _interval_rows(shown, intervals, room, rows)
     for parts in (*head, *middle, *foot):
