@@ -13,7 +13,7 @@ from gpudash.cli.changes_screen import ChangesScreen
 from gpudash.cli.headless import Printer
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
-from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds, Started, Onlooker
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Onlooker, Rounds, Started
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
 from gpudash.compare.rounds import is_decided, of_budget
