@@ -205,6 +205,7 @@ class Clock(Generic[TimestampT]):
         if self._split is not None:  # left by a step that failed
             self._timestamps.release(self._split.end)
             self._split = None
+            self.host.join()
         self._sample_step()
         self._names, self._recorded, self._learns_since_s = [], [], None
         self._measured = self._phases_left > 0
@@ -229,6 +230,7 @@ class Clock(Generic[TimestampT]):
             measured=self._measured,
             times_collectives=self.times_collectives,
         )
+        self.host.split(now - self.began_s)
         self.began_s, self._names, self._recorded = now, [], []
         self._measured = self._measured or self.sample.takes(now, ahead=1)
         self._decide_on_collectives()
@@ -238,6 +240,7 @@ class Clock(Generic[TimestampT]):
     def join(self) -> Mark:
         split, self._split = self._split, None
         assert split is not None
+        self.host.join()
         self._timestamps.release(split.end)
         self.began_s = split.began_s
         self._names[:0] = split.names

@@ -1,5 +1,8 @@
 """Who has the time of the thread that trains: read now and then, so that no step feels it.
 
+It is read where an iteration ends, so that what is divided is the time of whole iterations: of one
+that lasts seconds a reading in between would miss what has most of it.
+
 The thread is off the CPU while it waits for a batch, for a core, or for something else: a disk, a
 lock, a network, or because it sleeps. That last is called blocked. A wait for the device spins, so
 it is on the CPU.
@@ -137,19 +140,28 @@ class HostTime:
         """Returns what the allocator has asked of the driver so far."""
         self._read = read or (lambda: counters(self.requests()))
         self._elsewhere_share = 0.0  # s a step
+        self._usual_s = 0.0
         COLLECTS.listen()
         self.restart()
 
     def restart(self) -> None:
+        self._found: dict[str, float] = {}
+        self._begin(self._read())
+
+    def _begin(self, now: Counters) -> None:
         self._busy_s = self._waited_s = 0.0
         self._steps = self._seen_steps = 0
         self._elsewhere_s = self._fetch_cpu_s = self._start_s = 0.0
         self._spent = Counters(0.0, 0.0)
-        self.go_on()
+        self._go_on(now)
 
     def go_on(self) -> None:
         """Leave out the time since `break_off`."""
-        self._before, self._iterated_s = self._read(), 0.0
+        self._go_on(self._read())
+
+    def _go_on(self, now: Counters) -> None:
+        self._before, self._iterated_s = now, 0.0
+        self._at_split: Counters | None = None
 
     def break_off(self) -> None:
         """Note that an evaluation, a checkpoint or a command interrupts iterations."""
@@ -168,6 +180,17 @@ class HostTime:
         self._waited_s += waited_s
         self._steps += steps
         self._seen_steps += steps * is_seen
+        if self._busy_s + self._waited_s >= SHARES_EVERY_S:
+            self._divide(self._at_split or self._read())
+
+    def split(self, host_s: float) -> None:
+        """Note that an iteration of `host_s` may have ended here, as only what follows shows."""
+        is_due = self._busy_s + self._waited_s + host_s >= SHARES_EVERY_S
+        self._at_split = self._read() if is_due else None
+
+    def join(self) -> None:
+        """Note that it had not ended at `split`."""
+        self._at_split = None
 
     def elsewhere(self, off_s: float) -> None:
         """Note how long a step that marks see waited for another thread: autograd's."""
@@ -180,24 +203,33 @@ class HostTime:
 
     @property
     def usual_wait_s(self) -> float:
-        """For the batches of a step."""
-        return (self._waited_s - self._start_s) / self._steps if self._steps else 0.0
+        """For the batches of a step, in the time since the last reading or until it."""
+        if not self._steps:
+            return self._usual_s
+        return (self._waited_s - self._start_s) / self._steps
 
     def leave_out(self, cpu_s: float) -> None:
         """Not count what gpudash itself used between two iterations."""
         self._before = self._before._replace(cpu_s=self._before.cpu_s + cpu_s)
 
     def values(self) -> dict[str, float]:
-        """Return the owners' shares of the time since `restart`, and restart; {} if too short.
+        """Return the owners' shares of the newest iterations, once; {} if these were too few.
 
         With what a step was counted to have.
         """
+        found, self._found = self._found, {}
+        return found
+
+    def _divide(self, now: Counters) -> None:
+        """Divide the time until `now`, where an iteration has ended, and begin anew."""
         COMPILES.listen()
-        spent = self._spent
-        if self._iterated_s:
-            spent = _each(add, spent, since(self._before, self._read()))
-        if spent.at_s < SHARES_EVERY_S or not self._busy_s:
-            return {}
+        spent = _each(add, self._spent, since(self._before, now))
+        if self._busy_s:
+            self._found = self._shares(spent)
+        self._usual_s = self.usual_wait_s
+        self._begin(now)
+
+    def _shares(self, spent: Counters) -> dict[str, float]:
         if self._seen_steps:
             self._elsewhere_share = self._elsewhere_s / self._seen_steps
         start_s = min(self._start_s, self._waited_s)
@@ -210,7 +242,6 @@ class HostTime:
         for name in COUNTED if self._steps else ():
             count = getattr(spent, name)
             found |= {} if count is None else {name: count / self._steps}
-        self.restart()
         return found
 
 

@@ -18,10 +18,10 @@ def shares(spent, *, host_s=1.0, waited_s=0.0, steps=1, is_seen=True, meanwhile=
     after = Counters(
         *(None if None in one else sum(one) for one in zip(BEGIN, spent, strict=False))
     )
-    readings = iter((BEGIN, after, after))
+    readings = iter((BEGIN, after))
     host = HostTime(lambda: next(readings))
-    host.iterated(host_s, waited_s, steps, is_seen=is_seen)
     meanwhile(host)
+    host.iterated(host_s, waited_s, steps, is_seen=is_seen)
     return host.values()
 
 
@@ -101,12 +101,13 @@ def test_what_is_beside_the_scripts_own_time_has_an_owner_of_its_own_or_none(spe
     assert {name: pct for name, pct in found.items() if pct > 1e-6} == pytest.approx(owners)
 
 
-def test_the_usual_wait_for_a_steps_batches_is_that_without_starts():
+@pytest.mark.parametrize("host_s", [0.1, 1.0])  # the second is read at once
+def test_the_usual_wait_for_a_steps_batches_is_that_without_starts(host_s):
     host = HostTime()
     assert host.usual_wait_s == 0
-    host.iterated(1.0, 0.5, 4, is_seen=True)
-    host.fetched(0.0, 0.3)
-    assert host.usual_wait_s == pytest.approx(0.05)
+    host.fetched(0.0, 0.3 * host_s)
+    host.iterated(host_s, 0.5 * host_s, 4, is_seen=True)
+    assert host.usual_wait_s == pytest.approx(0.05 * host_s)
 
 
 def iterated_in_pieces(*pieces):
@@ -114,8 +115,8 @@ def iterated_in_pieces(*pieces):
     now = Counters(100.0, 7.0)
     host = HostTime(lambda: now)
     for wall_s, cpu_s, host_s, paused_s in pieces:
-        host.iterated(host_s, 0.0, 1, is_seen=True)
         now = now._replace(at_s=now.at_s + wall_s, cpu_s=now.cpu_s + cpu_s)
+        host.iterated(host_s, 0.0, 1, is_seen=True)
         host.break_off()
         now = now._replace(at_s=now.at_s + paused_s, cpu_s=now.cpu_s + paused_s)
         host.break_off()  # its end is one more
@@ -135,27 +136,45 @@ def test_a_break_that_is_noticed_late_has_no_part_in_the_owners():
 
 
 def test_a_short_time_or_one_without_a_step_says_nothing_yet():
-    assert shares(had(cpu_s=0.1, wall_s=0.1)) == {}
+    assert shares(had(cpu_s=0.1, wall_s=0.1), host_s=0.1) == {}
     assert shares(had(cpu_s=0.1), host_s=0.0) == {}
 
 
 def test_the_next_share_is_of_the_time_since():
-    third = BEGIN._replace(at_s=102.0, cpu_s=9.0)
-    readings = iter((BEGIN, BEGIN._replace(at_s=101.0), *[third] * 3))
+    second, third = BEGIN._replace(at_s=101.0), BEGIN._replace(at_s=102.0, cpu_s=8.0)
+    readings = iter((BEGIN, second, third, third))
     host = HostTime(lambda: next(readings))
-    host.iterated(1.0, 0.0, 1, is_seen=True)
-    assert host.values()["blocked_pct"] == pytest.approx(100)
-    host.restart()
-    host.iterated(1.0, 0.0, 1, is_seen=True)
+    found = []
+    for _ in range(2):
+        host.iterated(1.0, 0.0, 1, is_seen=True)
+        found.append(host.values())
+    assert [one["blocked_pct"] for one in found] == pytest.approx([100, 0])
     assert host.values() == {}
+
+
+def test_what_comes_after_an_iteration_belongs_to_the_next_one_though_its_end_is_noticed_late():
+    now = BEGIN
+    host = HostTime(lambda: now)
+    now = now._replace(at_s=now.at_s + 1.0, cpu_s=now.cpu_s + 1.0)
+    host.split(1.0)
+    now = now._replace(at_s=now.at_s + 3.0)  # it sleeps
+    host.iterated(1.0, 0.0, 1, is_seen=True)
+    assert host.values()["code_pct"] == pytest.approx(100)
+    host.iterated(3.0, 0.0, 1, is_seen=True)
+    assert host.values()["blocked_pct"] == pytest.approx(100)
+    host.split(1.0)
+    host.join()  # it had not ended there
+    now = now._replace(at_s=now.at_s + 2.0, cpu_s=now.cpu_s + 2.0)
+    host.iterated(2.0, 0.0, 1, is_seen=True)
+    assert host.values()["code_pct"] == pytest.approx(100)
 
 
 def test_what_is_counted_is_told_a_step_without_what_frequent_evaluations_have():
     now = BEGIN._replace(device_allocs=50)
     host = HostTime(lambda: now)
     for _ in range(6):
-        host.iterated(0.1, 0.0, 2, is_seen=True)
         now = now._replace(at_s=now.at_s + 0.1, compiles=now.compiles + 1, device_frees=None)
+        host.iterated(0.1, 0.0, 2, is_seen=True)
         host.break_off()
         now = now._replace(at_s=now.at_s + 0.2, compiles=now.compiles + 8, device_allocs=90)
         host.go_on()
