@@ -1,5 +1,6 @@
 """The evidence of an answer: its clauses, without and with a profile, and what `e` shows."""
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 
@@ -349,6 +350,14 @@ def test_pinning_that_takes_longer_than_it_saves_is_not_proposed_and_the_answer_
     able = changed(copying, can=("blocks", "profile"))
     blind = deepened(able, profiled(copies=COPIES)).evidence  # a profile that could not measure it
     assert not any("what pinning would take" in one for one in blind)
+
+
+def test_a_copy_that_the_host_waits_for_is_at_its_line():
+    waits = SyncUse("train.py", 40, "main", "to", count=1.0, blocked_ms=2.5)
+    profile = msgspec.structs.replace(pinning(1.0), syncs=(waits,))
+    answer = deepened(measured(chosen={"pin_memory": "off"}, host_ms=10.0), profile).answer
+    assert (answer.limit, answer.line) == ("copy", "train.py:40")
+    assert "the host waits for it at train.py:40" in answer.evidence
 
 
 def test_before_a_profile_pinning_has_no_range_and_the_answer_asks_for_one():

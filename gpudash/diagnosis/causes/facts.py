@@ -32,6 +32,8 @@ LEAST_OTHERS = 0.1
 """Cores that other jobs, or other processes of the training, use at least where they are given."""
 LONGEST_NAME = 14
 """Most columns of a process's name: two of them are in sight at 80 columns."""
+COPIES = ("to", "cuda", "copy_")
+"""What a copy to the device is called by."""
 MOST_WAITS = 5
 """Most waits of a profile that are listed."""
 LARGER = 0.5
@@ -214,6 +216,13 @@ def _emptied(now: Measured) -> str:
     named = (one for one in _profile(now).syncs if one.what == "empty_cache" and one.file)
     one = _known(next(named, None))
     return f"{fmt.milliseconds(one.blocked_ms)} ms of that {place(one)}"
+
+
+def _copied_at(now: Measured) -> str:
+    """Return the line of the copy for which the host waits longest."""
+    named = (one for one in _profile(now).syncs if one.what in COPIES and one.file)
+    one = _known(next(named, None))
+    return fmt.plain(fmt.source_line(one.file, one.line))
 
 
 def _code_line(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
@@ -404,6 +413,8 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "allocs": lambda now: f"{now.step.counts.get('device_allocs', 0.0):,.1f}",
     "frees": lambda now: f"{now.step.counts.get('device_frees', 0.0):,.1f}",
     "emptied": _emptied,
+    "copy_line": lambda now: f"the host waits for it at {_copied_at(now)}",
+    "line_of_copy_line": _copied_at,
     "retries": lambda now: f"{now.step.counts['alloc_retries']:.1f}",
     **{name: partial(_code_line, of) for name, of in LOOKS.items()},
     **{f"line_of_{name}": partial(_place, of) for name, of in LOOKS.items()},

@@ -162,6 +162,7 @@ COPYING = Limit(
     (
         "copying takes {ms} of {step} ms",
         "nothing runs beside it",
+        "{copy_line}",
         "{if_unpinned}pinning would take {pinning} ms, longer than that",
         "{if_unpinned}{if_blind}{ask} what pinning would take",
     ),
