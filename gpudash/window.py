@@ -69,10 +69,10 @@ class Window(Pace):
         self.readings.add({name: reading.number(name) for name in names})
 
     def meet(self, other: "Window") -> None:
-        """Give readings the weight of the steps beside them."""
+        """Give readings the weight of the time that steps took beside them."""
         self.join(other)
         self.times.add(other.times.values(), other.steps)
-        self.readings.add(other.readings.values(), other.steps)
+        self.readings.add(other.readings.values(), other.busy_s)
 
     def values(self) -> dict[str, float]:
         """Return the means by metric; absent = not measured."""

@@ -52,6 +52,13 @@ def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
     assert trained([1000.0] * 30)[0].recent().steps == pytest.approx(5)  # of slow ones as many
 
 
+def test_recent_shares_of_time_are_means_over_the_time_and_not_over_the_steps():
+    ticks, run = trained([500.0, *[10.0] * 50] * 10)
+    for before_s, percent in ((1.7, 90.0), (1.2, 10.0), (0.7, 90.0), (0.2, 10.0)):
+        ticks.read(HostReading(at_s=run.now_s - before_s, values={"compile_pct": percent}))
+    assert ticks.recent().values["compile_pct"] == pytest.approx(50.0)
+
+
 def test_recent_means_are_of_what_no_chart_shows_too():
     ticks, run = trained([10.0] * 200)
     for before_s, percent in ((1.2, 30.0), (0.7, 0.0)):
