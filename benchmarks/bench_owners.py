@@ -24,7 +24,7 @@ from gpudash.script.meter import Meter
 
 STEPS, REPEATS = 1000, 5
 COUNTED = {
-    HostTime: ("iterated", "elsewhere", "fetched", "leave_out", "values"),
+    HostTime: ("iterated", "split", "elsewhere", "fetched", "leave_out", "values"),
     Meter: ("ask", "_leave"),
 }
 
