@@ -13,7 +13,7 @@ from gpudash.cli.changes_screen import ChangesScreen
 from gpudash.cli.headless import Printer
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
-from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds, Started, Watching
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds, Started, StartWatcher
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
 from gpudash.compare.rounds import is_decided, of_budget
@@ -102,7 +102,7 @@ def _words(option: str, text: str) -> list[str]:
         raise UsageError(f"{option} {text!r} is no command line: {error}") from error
 
 
-class _OnTerminal:
+class _StartLines:
     """Tells how the starts go, in lines."""
 
     def __init__(self, line: Callable[[], str]) -> None:
@@ -132,7 +132,7 @@ class _ComparingChanges:
     def main(self) -> int:
         asked, arguments, until_s = self._asked, self._arguments, self._until_s
         screen = None
-        self._watching: Watching = _OnTerminal(self._line)
+        self._watching: StartWatcher = _StartLines(self._line)
         if arguments.dashboard:
             self._watching = screen = ChangesScreen(self._found, asked, arguments, until_s)
         self._announce()

@@ -129,7 +129,7 @@ class Started:
         )
 
 
-class Watching(Protocol):
+class StartWatcher(Protocol):
     """Whoever shows how the starts go."""
 
     def say(self, text: str, /) -> None:
@@ -147,7 +147,7 @@ class Rounds:
         asked: tuple[Asked, Asked],
         arguments: argparse.Namespace,
         until_s: float,
-        watching: Watching,
+        watching: StartWatcher,
     ) -> None:
         """No start goes on after `until_s`."""
         self._asked, self._arguments, self._until_s = asked, arguments, until_s
@@ -161,6 +161,8 @@ class Rounds:
 
     def next(self, seed: int) -> MeasuredRound:
         """Raise NoResultError, or WorkerError if a command cannot start."""
+        if self._signals:
+            raise NoResultError(Exit.INTERRUPTED)
         with TemporaryDirectory(prefix="gpudash-") as folder:
             try:
                 found = None if self.why_apart else self._at_once(seed, Path(folder))
