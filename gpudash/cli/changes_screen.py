@@ -2,7 +2,8 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
@@ -127,7 +128,7 @@ class ChangesScreen:
         if state in ENDED:
             self._tell(self._shown, status=f"{self._number}: both are being ended")
             return
-        blocks = sorted(_blocks(running), key=lambda one: one.begin_s)
+        blocks = sorted(chain(*map(_blocks, running)), key=lambda one: one.begin_s)
         self._tell(
             lead.snapshot,
             state=state,
@@ -161,15 +162,14 @@ class ChangesScreen:
         )
 
     def _with(self, running: Sequence[Started]) -> ComparisonShown:
-        """Return what is known so far, with the rates of the start that runs, too."""
+        """Return what is known so far; in the first start, the rates of its blocks."""
         a, b = (
-            [
-                *(one for start in self._found.measured for one in start.blocks[side]),
-                *(block for one in running if one.which == side for block in one.side.blocks),
-            ]
+            [block for one in running if one.which == side for block in one.side.blocks]
             for side in (0, 1)
         )
-        return replace(self._known, sides=sides_of(a, b) if a and b else {})
+        if self._known.pairs or not (a and b):
+            return self._known
+        return replace(self._known, sides=sides_of(a, b))
 
     def _how_long(self) -> str:
         found, arguments = self._found, self._arguments
@@ -201,7 +201,7 @@ class ChangesScreen:
         else:
             known = replace(known, failure=why or "no start of both has ended")
         states: dict[int, ShownState] = {Exit.DONE: "finished", Exit.INTERRUPTED: "stopped"}
-        state = states.get(code, "failed")
+        state = "failed" if found.why_not else states.get(code, "failed")
         if self._listener is not None:
             self._listener.on_output([*map(plain, failed.printed)], 0)
         status = plain(why) or f"{state}: q quits, and prints the verdict"
@@ -217,13 +217,10 @@ NOTHING: dict[str, Any] = {
 """What is of one training alone."""
 
 
-def _blocks(running: Sequence[Started]) -> list[BlockShown]:
-    return [
-        BlockShown(
-            begin_s=begin_s - one.began_s,
-            end_s=None if end_s is None else end_s - one.began_s,
-            side="b" if one.which else "a",
+def _blocks(of: Started) -> Iterator[BlockShown]:
+    for begin_s, end_s in of.side.ran:
+        yield BlockShown(
+            begin_s=begin_s - of.began_s,
+            end_s=None if end_s is None else end_s - of.began_s,
+            side="b" if of.which else "a",
         )
-        for one in running
-        for begin_s, end_s in one.side.ran
-    ]
