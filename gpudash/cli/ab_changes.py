@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from gpudash.cli.ab_report import check_card, exit_code
@@ -13,7 +13,7 @@ from gpudash.cli.changes_screen import ChangesScreen
 from gpudash.cli.headless import Printer
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
-from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Onlooker, Rounds, Started
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
 from gpudash.compare.rounds import is_decided, of_budget
@@ -102,20 +102,6 @@ def _words(option: str, text: str) -> list[str]:
         raise UsageError(f"{option} {text!r} is no command line: {error}") from error
 
 
-class _Printing:
-    """Tells how the starts go, in lines."""
-
-    def __init__(self, line: Callable[[], str]) -> None:
-        """`line` says how far it all is."""
-        self._printer = Printer(sys.stderr, lambda _: line())
-
-    def say(self, text: str) -> None:
-        complain(text)
-
-    def show(self, running: Sequence[Started]) -> None:
-        self._printer.show(running[0].news)
-
-
 class _ComparingChanges:
     """Starts both sides until it is sure, or the budget is spent."""
 
@@ -130,13 +116,14 @@ class _ComparingChanges:
         self._failed: NoResultError | None = None
 
     def main(self) -> int:
-        asked, arguments, until_s = self._asked, self._arguments, self._until_s
-        screen = None
-        self._watching: Onlooker = _Printing(self._line)
-        if arguments.dashboard:
-            self._watching = screen = ChangesScreen(self._found, asked, arguments, until_s)
+        found, asked, arguments, until_s = self._found, self._asked, self._arguments, self._until_s
+        screen = ChangesScreen(found, asked, arguments, until_s) if arguments.dashboard else None
+        printer = Printer(sys.stderr, lambda _: self._line())
+        self._say, show = complain, lambda running: printer.show(running[0].news)
+        if screen is not None:
+            self._say, show = screen.say, screen.show
         self._announce()
-        rounds = Rounds(asked, arguments, until_s, self._watching)
+        rounds = Rounds(asked, arguments, until_s, show)
         with heeding(rounds.take):
             if screen is None:
                 self._compare(rounds)
@@ -153,11 +140,11 @@ class _ComparingChanges:
                 self._failed = error
             if rounds.why_apart != self._found.why_apart:
                 self._found.why_apart = rounds.why_apart
-                self._watching.say(f"{rounds.why_apart}: A and B are started one after the other")
+                self._say(f"{rounds.why_apart}: A and B are started one after the other")
         if self._failed is not None and self._failed.why:
-            self._watching.say(f"gpudash: a start without a result: {self._failed.why}")
+            self._say(f"gpudash: a start without a result: {self._failed.why}")
             for line in self._failed.printed:
-                self._watching.say(f"  {line}")
+                self._say(f"  {line}")
         return self._failed
 
     def _announce(self) -> None:
@@ -168,11 +155,11 @@ class _ComparingChanges:
         if self._found.fixed:
             often = f"{starts} time{'s' * (starts > 1)}"
         for letter, one in zip("AB", self._asked, strict=True):
-            self._watching.say(f"{letter}: {one.name}")
+            self._say(f"{letter}: {one.name}")
         writes = "each start writes their files again"
         if self._found.lever == "version":
             writes = "what they write is lost, but for what Git ignores"
-        self._watching.say(f"both are started {often}; {writes}")
+        self._say(f"both are started {often}; {writes}")
 
     def _line(self) -> str:
         found = self._found
@@ -187,10 +174,10 @@ class _ComparingChanges:
         if found.why_not:
             return
         if not self._arguments.quiet:
-            self._watching.say(f"start {len(found.measured)}: {found.told}")
+            self._say(f"start {len(found.measured)}: {found.told}")
         too_little = of_budget(self._arguments.budget, found.rounds[0])
         if len(found.measured) == 1 and too_little and not found.fixed:
-            self._watching.say(f"gpudash: {too_little}")
+            self._say(f"gpudash: {too_little}")
 
     def _is_over(self) -> bool:
         found, arguments = self._found, self._arguments

@@ -2,11 +2,11 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudash.cli.changes_report import ChangeFindings
@@ -19,13 +19,20 @@ from gpudash.errors import Exit, RecordingError
 from gpudash.format import clip, minutes, plain
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import ComparisonShown
-from gpudash.snapshot import ENDED, BlockShown, Listener, Marker, Series, ShownState, Snapshot
+from gpudash.snapshot import (
+    ENDED,
+    BlockShown,
+    Listener,
+    Marker,
+    RecentMeans,
+    ShownState,
+    Snapshot,
+)
 from gpudash.views.in_turns import followed, in_turns
 
 if TYPE_CHECKING:
     from gpudash.run.session import Session
 
-SIDES = "ab"
 MOST_NAME = 24
 """Most columns of a side's name in the status line."""
 MOST_BLOCKS = 400
@@ -33,18 +40,11 @@ DOES: dict[ShownState, str] = {"starting": "starts", "paused": "waits"}
 """What a side does, unless it trains."""
 
 
-class _Past(Struct, frozen=True):
-    """What is kept of the starts before."""
-
-    series: Series = Series()
-    blocks: tuple[BlockShown, ...] = ()
-    markers: tuple[Marker, ...] = ()
-
-
 class ChangesScreen:
     """Watches the starts of both, and stands for a session: nothing can be asked of it."""
 
     sink_failures: Mapping[str, RecordingError] = {}
+    """None: nothing can be recorded."""
 
     def __init__(
         self,
@@ -55,15 +55,18 @@ class ChangesScreen:
     ) -> None:
         self._found, self._until_s = found, until_s
         self._arguments = Namespace(**{"rate": 4.0} | vars(arguments) | {"pane": "ab"})
-        self._names = [clip(plain(one.name), MOST_NAME) for one in asked]
+        self._names = [
+            f"{side}, {clip(plain(one.name), MOST_NAME)},"
+            for side, one in zip("AB", asked, strict=True)
+        ]
         self._workload = " or ".join(dict.fromkeys(one.command.name for one in asked))
         self._said: list[str] = []
         self._listener: Listener | None = None
         self._newest: Sequence[Snapshot] = ()
-        self._start: Started | None = None  # the first side of the newest start
-        self._past = self._now = _Past()
+        self._first: Started | None = None  # of the newest start
         self._known, self._takes = self._so_far(), self._how_long()
         self._shown = Snapshot(workload=self._workload, can=(), comparison=self._known)
+        self._past = self._shown  # the last of the start before
         self._error: Exception | None = None
 
     def run(self, compare: Callable[[], NoResultError | None], stop: Callable[[], None]) -> None:
@@ -98,8 +101,9 @@ class ChangesScreen:
     def close(self) -> None:
         """Have both sides end, and wait for that."""
         self._stop()
-        if self._thread.ident is not None:
-            self._thread.join()
+        if self._thread.ident is None:  # the screen was left before it was painted
+            self._thread.start()
+        self._thread.join()
 
     # ── as whoever watches the starts ───────────────────────────────────────────────────
 
@@ -110,38 +114,42 @@ class ChangesScreen:
 
     def show(self, running: Sequence[Started]) -> None:
         newest = [one.snapshot for one in running]
-        if all(map(lambda one, other: one is other, newest, self._newest)) and self._newest:
+        if newest == self._newest:
             return
         self._newest = newest
-        if running[0] is not self._start:
+        if running[0] is not self._first:
             self._begin(running[0])
         # the side whose block runs, or the one that was started last
         lead = max(reversed(running), key=lambda one: one.side.ran[-1][0] if one.side.ran else 0.0)
-        seen, turns = lead.snapshot, bool(lead.side.ran)
-        state: ShownState = "training" if turns and seen.state == "paused" else seen.state
-        number = len(self._found.measured) + 1
+        in_turn, state, name = bool(lead.side.ran), lead.snapshot.state, self._names[lead.which]
+        if in_turn and state == "paused":  # between two blocks
+            state = "training"
+        what = "A and B train in turns" if in_turn else f"{name} {DOES.get(state, 'trains')}"
         if state in ENDED:
-            self._tell(self._shown, status=f"start {number}: both are being ended")
+            self._tell(self._shown, status=f"{self._number}: both are being ended")
             return
-        name = (
-            f"{SIDES[lead.which].upper()}, {self._names[lead.which]}, {DOES.get(state, 'trains')}"
+        blocks = sorted(chain(*map(_blocks, running)), key=lambda one: one.begin_s)
+        self._tell(
+            lead.snapshot,
+            state=state,
+            status=f"{self._number}: {what}",
+            comparison=self._with(running),
+            series=followed(self._past.series, in_turns(*(one.series for one in newest))),
+            blocks=(*self._past.blocks, *blocks)[-MOST_BLOCKS:],
+            markers=self._past.markers,
         )
-        status = f"start {number}: {'A and B train in turns' if turns else name}"
-        blocks = [*self._past.blocks, *sorted(_blocks(running), key=lambda one: one.begin_s)]
-        series = followed(self._past.series, in_turns(*(one.series for one in newest)))
-        self._now = _Past(series, tuple(blocks[-MOST_BLOCKS:]), self._now.markers)
-        self._tell(seen, state=state, status=status, comparison=self._with(running))
+
+    @property
+    def _number(self) -> str:
+        return f"start {len(self._found.measured) + 1}"
 
     def _begin(self, first: Started) -> None:
         """Note that another start has begun."""
-        self._start = first
-        begun_s = time.monotonic() - first.began_s
-        label = f"start {len(self._found.measured) + 1}"
-        marker = Marker(kind="restart", at_s=begun_s, label=label)
-        ended_s = self._shown.elapsed_s
-        blocks = (replace(one, end_s=one.end_s or ended_s) for one in self._now.blocks)
-        markers = (*self._now.markers, marker)
-        self._past = self._now = _Past(self._now.series, tuple(blocks), markers)
+        self._first, last = first, self._shown
+        blocks = (replace(one, end_s=one.end_s or last.elapsed_s) for one in last.blocks)
+        at_s = time.monotonic() - first.began_s
+        marker = Marker(kind="restart", at_s=at_s, label=self._number)
+        self._past = replace(last, blocks=tuple(blocks), markers=(*last.markers, marker))
         self._known, self._takes = self._so_far(), self._how_long()
 
     def _so_far(self) -> ComparisonShown:
@@ -154,12 +162,14 @@ class ChangesScreen:
         )
 
     def _with(self, running: Sequence[Started]) -> ComparisonShown:
-        """Return what is known so far, with the rates of the start that runs."""
-        blocks = [[one for start in self._found.measured for one in start.blocks[side]]
-                  for side in (0, 1)]  # fmt: skip
-        for one in running:
-            blocks[one.which] += one.side.blocks
-        return replace(self._known, sides=sides_of(*blocks) if all(blocks) else {})
+        """Return what is known so far; in the first start, the rates of its blocks."""
+        a, b = (
+            [block for one in running if one.which == side for block in one.side.blocks]
+            for side in (0, 1)
+        )
+        if self._known.pairs or not (a and b):
+            return self._known
+        return replace(self._known, sides=sides_of(a, b))
 
     def _how_long(self) -> str:
         found, arguments = self._found, self._arguments
@@ -176,10 +186,7 @@ class ChangesScreen:
         left = f"{minutes(self._until_s - time.monotonic())} left"
         whole = {
             "workload": self._workload,
-            "notice": "; ".join(filter(None, (self._found.why_apart, self._takes, left))),
-            "series": self._now.series,
-            "blocks": self._now.blocks,
-            "markers": self._now.markers,
+            "notice": "; ".join(filter(None, (self._takes, left, self._found.why_apart))),
             **NOTHING,
         }
         self._shown = replace(seen, **whole | how)
@@ -194,7 +201,7 @@ class ChangesScreen:
         else:
             known = replace(known, failure=why or "no start of both has ended")
         states: dict[int, ShownState] = {Exit.DONE: "finished", Exit.INTERRUPTED: "stopped"}
-        state = states.get(code, "failed")
+        state = "failed" if found.why_not else states.get(code, "failed")
         if self._listener is not None:
             self._listener.on_output([*map(plain, failed.printed)], 0)
         status = plain(why) or f"{state}: q quits, and prints the verdict"
@@ -205,17 +212,15 @@ NOTHING: dict[str, Any] = {
     **dict.fromkeys(("can", "levers", "results", "notes", "asides", "verdicts"), ()),
     **dict.fromkeys(("answer", "pausing", "planned_steps", "planned_s", "instruments_ms")),
     "found": "",
+    "recent": RecentMeans(),
 }
 """What is of one training alone."""
 
 
-def _blocks(running: Sequence[Started]) -> list[BlockShown]:
-    return [
-        BlockShown(
-            begin_s=begin_s - one.began_s,
-            end_s=None if end_s is None else end_s - one.began_s,
-            side="b" if one.which else "a",
+def _blocks(of: Started) -> Iterator[BlockShown]:
+    for begin_s, end_s in of.side.ran:
+        yield BlockShown(
+            begin_s=begin_s - of.began_s,
+            end_s=None if end_s is None else end_s - of.began_s,
+            side="b" if of.which else "a",
         )
-        for one in running
-        for begin_s, end_s in one.side.ran
-    ]

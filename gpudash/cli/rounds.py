@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import psutil
 
@@ -129,16 +129,6 @@ class Started:
         )
 
 
-class Onlooker(Protocol):
-    """Whoever shows how the starts go."""
-
-    def say(self, text: str, /) -> None:
-        """Tell what has just been found."""
-
-    def show(self, running: Sequence[Started], /) -> None:
-        """Be called many times a second, with one side or both."""
-
-
 class Rounds:
     """Starts both again and again."""
 
@@ -147,11 +137,11 @@ class Rounds:
         asked: tuple[Asked, Asked],
         arguments: argparse.Namespace,
         until_s: float,
-        watching: Onlooker,
+        show: Callable[[Sequence[Started]], None],
     ) -> None:
-        """No start goes on after `until_s`."""
+        """No start goes on after `until_s`. `show` is called many times a second."""
         self._asked, self._arguments, self._until_s = asked, arguments, until_s
-        self._watching = watching
+        self._show = show
         self._began_s = time.monotonic()
         self._signals: list[int] = []
         self._running: list[Started] = []
@@ -161,6 +151,8 @@ class Rounds:
 
     def next(self, seed: int) -> MeasuredRound:
         """Raise NoResultError, or WorkerError if a command cannot start."""
+        if self._signals:
+            raise NoResultError(Exit.INTERRUPTED)
         with TemporaryDirectory(prefix="gpudash-") as folder:
             try:
                 found = None if self.why_apart else self._at_once(seed, Path(folder))
@@ -246,7 +238,7 @@ class Rounds:
                     one.training.ask_to_end(one.session)
             for one in self._running:
                 while not one.session.wait(POLL_S):
-                    self._watching.show(self._running)
+                    self._show(self._running)
                 one.close()
             self._running = []
 
@@ -272,7 +264,7 @@ class Rounds:
     def _wait(self) -> None:
         """Raise NoResultError or _SideError if that is in vain."""
         self._running[0].session.wait(POLL_S)
-        self._watching.show(self._running)
+        self._show(self._running)
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
         if time.monotonic() > self._until_s:

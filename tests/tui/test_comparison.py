@@ -81,6 +81,7 @@ SPENT = EnergyFound(
 )
 BATCHES = {"lever": "batch_size", "a": "8", "b": "64"}
 RATES = {"steps_per_s": (281.0, 80.3), "samples_per_s": (2248.0, 5139.2)}
+VERSIONS = {"lever": "version", "a": "main", "b": "HEAD"}
 WHY = "out of memory with batch_size=4096: went back to batch_size=8 \x1b[31m"
 CONTROL = "control (the same setting twice)"
 
@@ -111,6 +112,10 @@ def judged(**values):
          ["\x1b"]),
         ("and early the reason alone", compared(0, failure="it ended"), None,
          ["✗ no verdict: it ended"], ["so far"]),
+        ("of two trainings starts are counted, without a control", compared(9, **VERSIONS), None,
+         ["so far HEAD +6.0 % [", "main", " 9 starts "], ["pairs", "control", "version="]),
+        ("few of them have a change already", compared(2, **VERSIONS), None,
+         ["so far HEAD +6.0 %, 2 starts of each: too few for an interval"], ["pairs"]),
         ("below a verdict are the joules of a sample", judged(energy=SPENT), None,
          ["energy of a sample: on 1.250 ± 0.013 J, off 1.125 ± 0.013 J",
           "the sensor may be off by 5 %"], []),

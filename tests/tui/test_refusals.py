@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace as changed
 
-from gpudash.availability import INSTEAD, RECORDED, WHY_NOT
+from gpudash.availability import COMPARED, INSTEAD, RECORDED, WHY_NOT
 from gpudash.protocol.session import SlowingShown
 from gpudash.snapshot import ENDED
 from gpudash.tui.keys import KEYS
@@ -127,6 +127,22 @@ async def test_what_a_recording_cannot_obey():
         await refused(judged, why, "o", "m", "enter", tab="ab")
         await refused(judged, why, "enter", tab="history")
         await refused(running, why, "a", tab="ab")
+
+
+async def test_two_trainings_that_are_compared_take_no_request_but_their_verdict_is_written():
+    of_starts = {"lever": "version", "a": "main", "b": "HEAD", "samples_per_s": (80.0, 84.0)}
+    running = changed(comparing(5, **of_starts), can=(), levers=())
+    judged = changed(running, comparison=changed(running.comparison, verdict="HEAD is faster"))
+    every = sorted({key.keys.partition(",")[0] for key in KEYS if key.needs} - {"o", "m"})
+    async with refusing(notifications=True) as (d, refused):
+        for shown in (running, judged, changed(judged, state="finished")):
+            await refused(shown, COMPARED, *every, "n", "c", "S", "enter")
+            await refused(shown, COMPARED, "o", "m", "c", "S", "enter", tab="ab")
+        assert {"sets HEAD", "new starts"}.isdisjoint(d.footer())
+        await d.press("y", "Y")
+        (notice,) = d.notices()
+        assert notice.startswith("written: gpudash-version-main-HEAD.svg")
+        assert d.app.clipboard.splitlines()[0] == "HEAD is faster"
 
 
 # ── a user's script ─────────────────────────────────────────────────────────────────────

@@ -17,6 +17,7 @@ import pyte
 import pytest
 from textual.theme import BUILTIN_THEMES
 
+from gpudash.errors import Exit
 from tests import worker_double
 
 PATIENCE_S = 60
@@ -130,7 +131,7 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
         **environment: str,
     ) -> Terminal:
         gpudash = [sys.executable, "-m", "gpudash"] if with_torch else worker_double.gpudash()
-        device = () if arguments[:1] == ("replay",) else ("--device", "cpu")
+        device = () if arguments[:1] in {("replay",), ("ab",)} else ("--device", "cpu")
         command = [*gpudash, *arguments, *device]
         opened.append(Terminal(command, tmp_path, columns, rows, **environment))
         return opened[-1]
@@ -313,3 +314,47 @@ def test_theme_tab_and_the_length_of_the_start_are_remembered_and_both_recording
     second.program.wait()
     assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
+
+
+def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_terminal(
+    terminal: Type, tmp_path: Path
+) -> None:
+    train = tmp_path / "train.py"
+    train.write_text("from tests.run.scripted_training import main\nmain()\n")
+    command = f"{sys.executable} train.py"
+    both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "2")
+    screen = terminal(*both, "--starts", "2", "--exit-code", rows=24, columns=150)
+    screen.until("start 1: A, .* starts – 2 of each in all; ")
+    screen.press("p")
+    screen.until("two trainings are compared")
+    screen.until("so far .*train.py.* -50.0 %, 1 start of each: too few for an interval")
+    screen.until("✓ .* is 50.0 % slower .*, 2 starts of each")
+    screen.until("finished: q quits")
+    assert "⁵A/B" in screen.text
+    screen.press("q")
+    assert screen.end() == Exit.SLOWER
+    assert re.search(
+        r"\?1049l(?s:.*)start 2: .*(?s:.*) is 50.0 % slower (?s:.*)the starts: ", screen.raw
+    )
+
+    left = terminal(*both)
+    left.until("1 start of each")
+    left.until("start 2: .*")
+    children = psutil.Process(left.program.pid).children(recursive=True)
+    left.press("\x03")
+    assert left.end() == Exit.INTERRUPTED
+    assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
+    assert re.search(r"\?1049l(?s:.*)the starts: -50.0", left.raw)
+
+    failing = (*both[:3], "--b", f"{sys.executable} -c 'print(6 * 7); 1 / 0'", "--dashboard")
+    screen = terminal(*failing)
+    screen.until("✗ failed")
+    screen.until("no verdict: .*exited with 1")
+    screen.press("\x1b[C\x1b[C")
+    screen.until("⁵output")
+    screen.until("ZeroDivisionError")
+    screen.press("q")
+    assert screen.end() == 1
+    assert re.search(
+        r"\?1049l(?s:.*)a start without a result: .*(?s:.*)ZeroDivisionError", screen.raw
+    )

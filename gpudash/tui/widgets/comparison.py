@@ -125,7 +125,8 @@ def _so_far(shown: ComparisonShown, width: int) -> Parts:
     if interval_of(shown) is None:
         text = f"{counted(shown)}: too few for an interval"
         if shown.of_starts and shown.pairs:
-            text = f"so far {_name(shown, shown.b)} {change_of(shown)}, {text}"
+            name = fmt.clip(_name(shown, shown.b), width // 3)
+            text = f"so far {name} {change_of(shown)}, {text}"
     else:
         word = "sure:" if shown.is_sure else "so far"
         text = f"{word} {_name(shown, shown.b)} {change_of(shown)}"

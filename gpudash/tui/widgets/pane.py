@@ -243,10 +243,9 @@ class Pane(Panel):
         shown = self._snapshot.comparison
         if self.tab == "ab" and shown is not None:
             setting = f"{fmt.plain(shown.lever)}={fmt.clip(fmt.plain(shown.b), VALUE)}"
-            yield cell("tune" if shown.doing else setting, "strong", rank=2)
-            if shown.of_starts:
-                yield cell(counted(shown), "dim", rank=3)
-            elif not shown.is_over and not shown.doing:
+            what = counted(shown) if shown.of_starts else setting
+            yield cell("tune" if shown.doing else what, "strong", rank=2)
+            if not shown.of_starts and not shown.is_over and not shown.doing:
                 yield cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         elif self.tab == "history" and self._table.results:
             yield cell("tried one after another: no proof", "dim", rank=4)
