@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import tomllib
 from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -204,6 +203,8 @@ def _locks(version: Version) -> dict[str, object]:
 
 def _dependencies(text: bytes) -> object:
     """Return what a project says of them, if anything; the text if it is no project's."""
+    import tomllib  # most comparisons are of no versions
+
     try:
         told = tomllib.loads(text.decode())
         project = dict(told.get("project", {}))
