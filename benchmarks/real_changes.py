@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +71,9 @@ def main() -> None:
 
 def _trials(asked: argparse.Namespace) -> Iterator[Trial]:
     planted = [SLOWDOWNS_PCT[one % len(SLOWDOWNS_PCT)] for one in range(asked.slow)]
-    for number, slower_pct in enumerate([*planted, *([0.0] * asked.equal)]):
+    pairs = zip_longest(planted, [0.0] * asked.equal)  # a run that is cut short has some of both
+    kinds = (one for pair in pairs for one in pair if one is not None)
+    for number, slower_pct in enumerate(kinds):
         first = number % asked.at_once * asked.cores
         cores = f"{first}-{first + asked.cores - 1}"
         yield Trial(slower_pct, asked.device, number, asked.budget, cores)

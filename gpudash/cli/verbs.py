@@ -271,8 +271,8 @@ _IN_ORDER = (
                 ),
                 switch(
                     "--losses",
-                    "start A twice and B once before it, or each three times if any differ: do the "
-                    "first 64 losses stay? Two commands always say so",
+                    "do the first 64 losses stay? Before the A/B, A starts twice and B once, or "
+                    "each three times if any differ; two commands always say so",
                 ),
                 ENERGY,
             ),

@@ -203,12 +203,14 @@ def _locks(version: Version) -> dict[str, object]:
 
 def _dependencies(text: bytes) -> object:
     """Return what a project says of them, if anything; the text if it is no project's."""
+    import tomllib  # noqa: PLC0415  # most comparisons are of no versions
+
     try:
         import tomllib  # noqa: PLC0415  # few ask
 
         told = tomllib.loads(text.decode())
         project = dict(told.get("project", {}))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return text
     each = (project.get("dependencies"), project.get("optional-dependencies"))
     return [one for one in (*each, told.get("dependency-groups")) if one]

@@ -41,6 +41,7 @@ class Ranks(Watched):
         self.world_size = world_size
         self.ids, self.forms = count(1), cycle(("fused", "foreach", "single"))
         self.place = rendezvous.begin()
+        self.place.begin_with({"gc": "frozen"})
         self.end_file = folder / "end"
         torchrun = (sys.executable, "-m", "torch.distributed.run")
         how = ("--standalone", f"--nproc-per-node={world_size}", SCRIPT, str(self.end_file))
@@ -110,8 +111,16 @@ def test_all_ranks_of_a_torchrun_name_the_same_job(two):
     assert job
 
 
+def test_all_ranks_begin_with_what_was_asked_for_at_the_same_step(two):
+    assert [one["gc"] for one in two.settings()] == ["frozen", "frozen"]
+    steps = [[one for told in two.of(Progress, rank) for one in told.steps] for rank in (0, 1)]
+    before = {max(one.step for one in of_rank if one.segment == 0) for of_rank in steps}
+    assert len(before) == 1
+    assert max(before) < 8
+
+
 def test_what_one_rank_cannot_take_is_put_back_on_all(two):
-    # the first of the tests: only the first workers that a loader has are tried out
+    # before the others: only the first workers that a loader has are tried out
     refused = two.ask(Change(id=next(two.ids), settings={"num_workers": TOO_MANY}), 2)
     assert sorted(one.reason for one in refused) == [
         "OSError: no such file",
