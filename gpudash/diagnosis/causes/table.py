@@ -430,10 +430,7 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield _sending(now, cause) if limit is COMMUNICATING else cause
-    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
-    # where the driver's counter reads less, work between events is what fills a step
-    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
@@ -443,9 +440,8 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         waits_as_much = model.without(WAIT).high > model.without(LAUNCH).low - 1e-6
         named = HOST if waits_as_much else LAUNCHING._replace(clauses=HOST.clauses)
         launch = Cause(named, launch.pct, busy_pct)
-    elif (idle_pct := now.step.share_pct(now.step.idle_ms)) is not None:
-        # it may idle for another stream
-        launch = Cause(LAUNCHING, min(launch.pct or 0.0, idle_pct), idle_pct)
+    else:  # what launches take beside the device's work leaves it with nothing to do
+        launch = Cause(LAUNCHING, launch.pct)
     yield launch
 
 
