@@ -7,7 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from gpudash.errors import ExistsError, RecordingError, UsageError
+from gpudash.errors import RecordingError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress
@@ -96,16 +96,6 @@ def test_a_full_disk_is_reported_in_a_line(tmp_path, name):
         export(recorded(tmp_path), tmp_path / name, force=True)
 
 
-@pytest.mark.parametrize("name", ["again.csv", "again.jsonl"])
-def test_nothing_is_overwritten_unless_forced(log, tmp_path, name):
-    (tmp_path / name).write_text("precious")
-    with pytest.raises(ExistsError):
-        export(log, tmp_path / name)
-    assert (tmp_path / name).read_text() == "precious"
-    export(log, tmp_path / name, force=True)
-    assert (tmp_path / name).read_bytes() != b"precious"
-
-
 @pytest.mark.parametrize("name", ["tensorboard", "trace"])
 def test_a_csv_alone_is_exported_to_others_too(tmp_path, name):
     csv_alone = recorded(tmp_path).with_suffix(".csv")
@@ -143,9 +133,3 @@ def test_settings_that_no_workload_has_are_exported_as_they_are_or_not_at_all(tm
     export(log, tmp_path / "rows.jsonl")
     row = json.loads((tmp_path / "rows.jsonl").read_text())
     assert (row["batch_size"], row["levers"]) == (None, f"batch_size={batch_size};seed=x")
-
-
-def test_another_ending_is_refused_in_a_line(log, tmp_path):
-    for name, why in (("rows.xlsx", "ends in none of .csv, .jsonl"), ("a.parquet", "to .csv")):
-        with pytest.raises(UsageError, match=why):
-            export(log, tmp_path / name)
