@@ -71,11 +71,15 @@ def validates_before_its_first_step(toy, model, optimizer):
     fit(model, optimizer, data(96))
 
 
+FLUSHES_S = 1.0
+"""Longer by far than a step, on a busy machine too."""
+
+
 @shape(10)
 def flushes_a_checkpoint(toy, model, optimizer):
     fit(model, optimizer, random_batches(5))
     torch.save(model.state_dict(), io.BytesIO())
-    time.sleep(0.2)
+    time.sleep(FLUSHES_S)
     fit(model, optimizer, random_batches(5))
 
 
