@@ -86,22 +86,6 @@ def drawn(results, width, *, rows=9, price=None, **options):
 # ── tabs ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_open_tab_is_marked_without_colour():
-    one = Seen()
-    for tab, (title, _) in TITLES.items():
-        one.pane.open(tab)
-        assert f"⁵{title}" in one.rule
-        assert one.rule.count("⁵") == 1
-
-
-def test_next_tab_goes_round():
-    one, tabs = Seen().pane, []
-    for _ in range(5):
-        tabs.append(one.tab)
-        one.next_tab()
-    assert tabs == ["history", "ab", "profile", "log", "history"]
-
-
 def test_titles_shorten_where_there_is_little_room():
     assert Seen(size=(34, 6)).rule.startswith(" ━ ⁵hist ━ A/B ━ prof ━ log ━")
 
