@@ -430,7 +430,10 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         if limit.part is longest and works_pct >= full_pct:
             cause = Cause(limit._replace(rank=2), cause.takes_pct)
         yield _sending(now, cause) if limit is COMMUNICATING else cause
-    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), works_pct)
+    seen_pct = (now.step.at_work_pct or 0.0) + saving(COMMUNICATING, model).takes_pct
+    # where the driver's counter reads less, work between events is what fills a step
+    at_work_pct = min(seen_pct, works_pct) if seen_pct >= full_pct else works_pct
+    yield Cause(_why_slow(now.step)._replace(least_pct=full_pct), at_work_pct)
     sync, launch = saving(SYNC, model), saving(LAUNCHING, model)
     profile, busy_pct = now.step.profile, now.step.share_pct(now.step.host_ms) or 0.0
     if profile is None or not profile.syncs:
