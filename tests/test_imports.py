@@ -27,10 +27,7 @@ def loaded_by(
     "code",
     [
         "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor",
-        "import gpudash.run.session, gpudash.tui.app",
-        "import gpudash.run.workload_process",
-        "import workloads",
-        "from gpudash import workload",
+        "import gpudash.run.session, gpudash.tui.app, workloads; from gpudash import workload",
         "import gpudash.run.workload_process, workloads.own.loading",
         "from gpudash.cli.main import main; main(['list'])",
         "from gpudash.cli.main import main; main(['info'])",

@@ -67,10 +67,8 @@ class Effect(NamedTuple):
     """How a lever helps."""
 
     why: str
-    """In words, for the user."""
     estimate: Estimate | None = None
     shortens: tuple[ModelPart, ...] = WORK
-    """The parts that it can shorten."""
     compiles: bool = False
     is_probe: bool = False
     """Whether it shows what a part costs, and is no way to train."""
@@ -307,7 +305,6 @@ EFFECTS: Mapping[str, Effect] = {
         "half the bits for cores and memory", partial(BF16, acts_on=FROZEN.__contains__)
     ),
 }
-"""How levers help: the words that `helps` of a lever may have."""
 
 
 def helps_of(lever: Lever) -> dict[str, str]:

@@ -4,7 +4,6 @@ The answer itself is folded by `gpudash.diagnosis.answer`, and is part of the sn
 """
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -18,26 +17,21 @@ from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, train
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
-Meanwhile: TypeAlias = Literal["comparing", "paused", "profiling", "switching"]
-INTERRUPTED: tuple[Meanwhile, ...] = get_args(Meanwhile)
-"""Interruptions: nothing is measured, and the previous answer stays on the screen."""
-
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """The top line of the dashboard, and what belongs to it."""
 
     kind: str
-    """The limit, one of `INTERRUPTED`, or `starting`, `measuring`, `silent`, `ended`."""
+    """The limit, or what is going on: `starting`, `measuring`, `silent`, `ended`; or, with the
+    previous answer, `comparing`, `paused`, `profiling`, `switching`."""
     title: str
     evidence: tuple[str, ...] = ()
-    """Clauses, the most important first."""
     step_ms: float | None = None
     lanes: tuple[Lane, ...] = ()
     tries: tuple[Try, ...] = ()
     caution: str = ""
     """Why an A/B, of them or the one that runs, is uncertain now; empty if it is not."""
     answer: Answer | None = None
-    """What it is about; None if there is none."""
     waits: Try | None = None
     """What is tried once other jobs leave the cores alone."""
 
@@ -125,7 +119,7 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
     yield from (f"  {line}".rstrip() for line in lines)
 
 
-def _meanwhile(snapshot: Snapshot) -> tuple[Meanwhile, str] | None:
+def _meanwhile(snapshot: Snapshot) -> tuple[str, str] | None:
     shown, slowing = snapshot.comparison, snapshot.slowing
     match snapshot.state:
         case "training" if snapshot.profiling:

@@ -64,7 +64,6 @@ class Outcome(NamedTuple):
     """What a change does to a step."""
 
     most: Played
-    """At best."""
     least: Played | None = None
     """At worst; None if only the best is known."""
     source: str = ""
@@ -73,9 +72,6 @@ class Outcome(NamedTuple):
 
 
 NOTHING = Outcome(played_ms)
-"""It is known to bring nothing."""
-
-
 Estimate: TypeAlias = Callable[[LeverChange], Outcome | None]
 """Returns what a change does; None if no measurement supports a figure."""
 

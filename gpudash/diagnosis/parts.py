@@ -24,7 +24,6 @@ class Times(NamedTuple):
     blocked: float = 0.0
     """Off the CPU, neither for a batch nor for a core nor for the device."""
     collecting: float = 0.0
-    """Python's garbage collector."""
     compiling: float = 0.0
     allocating: float = 0.0
     """The driver is asked for memory, or given it back."""
@@ -45,8 +44,7 @@ class Times(NamedTuple):
     @property
     def beside_launches(self) -> float:
         """What the host does beside launches, batches and waits for the device."""
-        owned = self.rollout + self.code + self.blocked
-        return self.no_core + owned + self.collecting + self.compiling + self.allocating
+        return sum(part.ms(self) for part in BESIDE_LAUNCHES)
 
 
 class ModelPart(NamedTuple):

@@ -44,16 +44,13 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     steps: float = 0.0
     step_ms: float | None = None
     data_ms: float | None = None
-    """The host waited for a batch."""
     host_ms: float | None = None
     own_code_ms: float | None = None
     """Host time in the script's own code, with waits for the device there."""
     traced_code_ms: float | None = None
     """The same by a profile, which knows it of all phases, and without such waits."""
     owners_ms: dict[str, float] = {}
-    """The host's time by `OWNERS`."""
     counts: dict[str, float] = {}
-    """By `COUNTS`, without what is not counted."""
     device_ms: float | None = None
     overlap_ms: float | None = None
     """None on one stream."""
@@ -79,13 +76,11 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
     top_clock_mhz: float | None = None
     """The highest clock seen in this run; None if the GPU is not throttled."""
     throttle: tuple[str, ...] = ()
-    """Reasons for throttling."""
     others_pct: float | None = None
     """Percent of the last second in which processes of others had work on the GPU."""
     pinned: bool | None = None
-    """Whether batches are copied from pinned memory; None if unknown."""
+    """Whether batches are copied from pinned memory."""
     workers: int | None = None
-    """Loader workers; None if unknown."""
     profile: Summary | None = None
     """A profile of such steps, if it has device events. It slows the host down, but not kernels."""
 
@@ -193,14 +188,6 @@ class RecentStep(msgspec.Struct, frozen=True, kw_only=True):
             return alone_ms
         seen_ms = sum(one.ms for one in self.copies)
         return max(alone_ms or 0.0, min(seen_ms, self.step_ms or seen_ms))
-
-    @property
-    def idle_ms(self) -> float | None:
-        """At most the part of a step without device work."""
-        seen_ms = None if self.profile is None else self.profile.idle_ms.get("host")
-        if self.busy_ms is None or seen_ms is None or self.step_ms is None:
-            return None
-        return max(min(seen_ms, self.step_ms - self.busy_ms) - (self.starved_ms or 0.0), 0.0)
 
     def share_pct(self, ms: float | None) -> float | None:
         return None if ms is None or not self.step_ms else min(100 * ms / self.step_ms, 100.0)

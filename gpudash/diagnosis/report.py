@@ -28,28 +28,24 @@ class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
     numerics: Numerics
     """What the change does to the numbers that are computed."""
     measured: bool
-    """Whether an A/B measured the gain."""
     source: str
 
 
 class AnswerReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What limits a training, and what each lever would bring. None = not measured."""
+    """What limits a training, and what each lever would bring, in the words of an `Answer`.
+
+    None = not measured.
+    """
 
     limit: str
-    """One word, such as `data`, `own_code` or `unclear`."""
     title: str
     owner: str
-    """What has the time: a part of the step, such as `your code`, or the limit outside of it.
-    Empty if that is unclear."""
     line: str
-    """Where the script spends that time, as `file:line`; empty if no line of its own is known."""
     proven: bool | None
     """Whether slowing has proven the limit; None: it was not tried."""
     evidence: tuple[str, ...]
     step_ms: float | None
     counts: dict[str, float]
-    """What a step has so often, such as `compiles`; with a profile also `launches`, `waits` for the
-    device and `collectives`."""
     parts: tuple[PartReport, ...]
     proposals: tuple[ProposalReport, ...]
     slopes: dict[str, Slope]

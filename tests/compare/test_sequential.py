@@ -5,7 +5,6 @@ python -c "from tests.compare import test_sequential as t; print(t.alarms(10_000
 """
 
 import math
-from itertools import accumulate
 from pathlib import Path
 from random import Random
 
@@ -98,18 +97,6 @@ def stopped(comparisons, effect, spread, most=40):
         logs = [math.log1p(effect) + spread * random.gauss(0, 1) for _ in range(most)]
         found += [one.change for one in looked_at(pairs_of(logs)) if is_sure(one)][:1]
     return math.fsum(found) / len(found)
-
-
-def bound(looks, comparisons=20_000):
-    """Standard errors at which a constant bound holds in 95 % of the comparisons, at these looks.
-
-    The spread of the pairs is known.
-    """
-    random, worst = Random(0), []
-    for _ in range(comparisons):
-        sums = [*accumulate(random.gauss(0, 1) for _ in range(max(looks)))]
-        worst.append(max(abs(sums[look - 1]) / math.sqrt(look) for look in looks))
-    return sorted(worst)[int(0.95 * comparisons)]
 
 
 # ── the interval ────────────────────────────────────────────────────────────────────────
@@ -223,14 +210,6 @@ def test_the_usual_interval_would():
         looks = (estimate(pairs[:count]) for count in range(FEWEST_PAIRS, 41))
         alarmed += any(map(is_sure, looks))
     assert alarmed > 0.15 * 200
-
-
-def test_a_constant_bound_saves_little():
-    every = bound(range(3, 41), 4000)
-    fewer = bound((3, 4, 5, 7, 9, 11, 15, 19, 25, 32, 40), 4000)
-    assert every == pytest.approx(2.7, abs=0.1)
-    assert (every / 1.96) ** 2 == pytest.approx(1.9, abs=0.15)
-    assert (fewer / 1.96) ** 2 == pytest.approx(1.8, abs=0.15)
 
 
 def test_an_ab_that_is_ended_once_it_is_sure_shows_too_much():

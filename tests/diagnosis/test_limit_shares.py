@@ -23,8 +23,12 @@ class Run:
         return {one.answer.title: round(one.share, 3) for one in self.limits.shares()}
 
 
-def test_a_limit_has_the_time_of_the_steps_while_it_was_the_answer():
-    run = Run()
+@pytest.fixture
+def run():
+    return Run()
+
+
+def test_a_limit_has_the_time_of_the_steps_while_it_was_the_answer(run):
     run.train(6.0, WAITS)
     run.train(3.0, BUSY)
     run.train(1.0, WAITS)
@@ -36,8 +40,7 @@ def test_a_limit_has_the_time_of_the_steps_while_it_was_the_answer():
     assert run.limits.main() == "input-bound for 70 % of the training time"
 
 
-def test_steps_before_an_answer_are_part_of_it_but_not_those_of_other_settings():
-    run = Run()
+def test_steps_before_an_answer_are_part_of_it_but_not_those_of_other_settings(run):
     run.train(1.0, None)
     run.train(4.0, WAITS)
     assert run.shares() == {"input-bound": 1.0}
@@ -49,15 +52,13 @@ def test_steps_before_an_answer_are_part_of_it_but_not_those_of_other_settings()
     assert run.shares() == {"input-bound": 0.5, "GPU-bound": 0.4}
 
 
-def test_an_answer_that_comes_after_the_last_step_has_the_steps_before_it():
-    run = Run()
+def test_an_answer_that_comes_after_the_last_step_has_the_steps_before_it(run):
     run.train(0.5, None)
     run.limits.fold(AnswerShown(at_s=run.trainer.now_s, answer=WAITS), WAITS)
     assert run.shares() == {"input-bound": 1.0}
 
 
-def test_neither_a_pause_nor_an_a_b_counts():
-    run = Run()
+def test_neither_a_pause_nor_an_a_b_counts(run):
     run.train(2.0, WAITS)
     run.limits.fold(run.trainer.wait(10.0), WAITS)
     changed = run.trainer.change(pipelined="on")
@@ -67,13 +68,11 @@ def test_neither_a_pause_nor_an_a_b_counts():
     assert run.shares() == {"input-bound": 0.5, "GPU-bound": 0.5}
 
 
-def test_without_an_answer_nothing_is_said():
-    run = Run()
+def test_without_an_answer_nothing_is_said(run):
     run.train(1.0, None)
     assert (run.limits.shares(), run.limits.main()) == ([], "")
 
 
-def test_that_no_limit_is_clear_is_said_without_the_reason():
-    run = Run()
+def test_that_no_limit_is_clear_is_said_without_the_reason(run):
     run.train(1.0, Answer(limit="none", title="unclear, because several parts limit alike"))
     assert run.limits.main() == "unclear for 100 % of the training time"

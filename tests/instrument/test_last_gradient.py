@@ -50,13 +50,16 @@ class Watched:
         return self.last.end(), self.complete[-1:]
 
 
-def test_the_first_pass_finds_the_last_gradient_and_later_ones_report_it():
-    watched = Watched()
+@pytest.fixture
+def watched():
+    return Watched()
+
+
+def test_the_first_pass_finds_the_last_gradient_and_later_ones_report_it(watched):
     assert watched.backwards(4) == [(False, []), *[(True, [True])] * 3]
 
 
-def test_another_last_gradient_is_found_if_the_known_one_is_left_out():
-    watched = Watched()
+def test_another_last_gradient_is_found_if_the_known_one_is_left_out(watched):
     watched.backwards(2)
     reported = [watched.backward(skips_first=True)[0] for _ in range(5)]
     assert reported[0] is False
@@ -76,8 +79,7 @@ def test_a_later_gradient_than_the_known_one_is_found_in_time(monkeypatch):
     assert reported[-1] == (True, [True])
 
 
-def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients():
-    watched = Watched()
+def test_a_pass_is_cut_into_parts_with_similar_numbers_of_gradients(watched):
     watched.backward()
     assert watched.backward() == (True, [True])
     assert all(1 <= there < 6 for there in watched.parts)
@@ -91,8 +93,7 @@ def test_a_module_of_few_parameters_is_not_cut():
     assert watched.parts == []
 
 
-def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_last():
-    watched = Watched()
+def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_last(watched):
     for layer in (watched.module.first, watched.module.second):
         layer.requires_grad_(requires_grad=False)
     watched.module.third = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
@@ -102,8 +103,7 @@ def test_a_part_that_ends_after_the_known_gradient_shows_that_it_was_not_the_las
     assert (ends[0], ends[-1]) == (False, True)
 
 
-def test_without_any_gradient_watching_is_given_up():
-    watched = Watched()
+def test_without_any_gradient_watching_is_given_up(watched):
     other = nn.Linear(4, 4)
     for _ in range(100):
         watched.last.begin()
@@ -150,8 +150,7 @@ def test_hooks_of_the_scripts_own_stay():
     assert sorted(seen) == ["after"] * 3 + ["before"] * 3
 
 
-def test_a_failing_pass_leaves_no_hooks():
-    watched = Watched()
+def test_a_failing_pass_leaves_no_hooks(watched):
     watched.backward()
     loss = watched.module(torch.ones(1, 4)).sum()
     loss.register_hook(lambda _: 1 / 0)
@@ -178,8 +177,7 @@ def test_the_module_is_not_kept_alive():
     assert last.end() is False
 
 
-def test_layers_of_a_freed_module_can_be_swapped():
-    watched = Watched()
+def test_layers_of_a_freed_module_can_be_swapped(watched):
     watched.backwards(2)
     layers = [*watched.module.children()]
     watched.module = None
@@ -189,8 +187,7 @@ def test_layers_of_a_freed_module_can_be_swapped():
             torch.utils.swap_tensors(one, nn.Parameter(torch.zeros_like(one)))
 
 
-def test_no_hooks_are_set_if_the_compiler_would_trace_them():
-    watched = Watched()
+def test_no_hooks_are_set_if_the_compiler_would_trace_them(watched):
     watched.backward()
     with torch._dynamo.config.patch(compiled_autograd=True):
         assert watched.backward() == (False, [])

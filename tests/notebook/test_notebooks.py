@@ -70,8 +70,12 @@ def test_three_steps_have_a_rate_and_declared_ones_count_whichever_gpudash_a_cel
     assert book.run(f"{SHOW} please") == "%gpudash takes no arguments\n"
 
 
-def test_nothing_of_gpudash_is_left_after_unloading(notebook):
-    book = notebook()
+@pytest.fixture
+def book(notebook):
+    return notebook()
+
+
+def test_nothing_of_gpudash_is_left_after_unloading(book):
     book.run(MODEL + LEFT, LOAD, "fit(50)")
     with attached(book) as dashboard:
         dashboard.wait(lambda one: one.levers)
@@ -106,8 +110,7 @@ def test_a_lever_is_changed_while_a_cell_runs_and_the_weights_are_as_without(not
     assert plain == watched != changed.run("digest()")
 
 
-def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(notebook):
-    book = notebook()
+def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(book):
     book.run(LOAD, MODEL, "fit(50)")
     with attached(book) as dashboard:
         seen = dashboard.wait(lambda one: one.levers and one.status == "no cell trains")
@@ -133,9 +136,8 @@ def test_a_dashboard_that_comes_between_cells_is_greeted_and_then_nothing_hangs(
     until(lambda: "80 steps" in book.show()[0])
 
 
-def test_the_answer_stays_once_a_dashboard_has_left_until_there_is_another(notebook):
+def test_the_answer_stays_once_a_dashboard_has_left_until_there_is_another(book):
     """There is one also of a cell that is over before anybody watches."""
-    book = notebook()
     book.run(LOAD, MODEL)
     (watcher,) = psutil.Process(book.pid).children()
     watcher.suspend()
@@ -156,9 +158,8 @@ def test_the_answer_stays_once_a_dashboard_has_left_until_there_is_another(noteb
     assert f": {steps} steps, " not in book.show()[0]
 
 
-def test_another_training_has_no_answer_of_the_one_before(notebook):
+def test_another_training_has_no_answer_of_the_one_before(book):
     """Though it has as many steps, which a dashboard watched."""
-    book = notebook()
     book.run(LOAD, MODEL, "fit(200)")
     until(lambda: LIMIT in book.show()[0])
     with attached(book) as dashboard:

@@ -71,16 +71,19 @@ def test_a_single_process_needs_no_table_and_other_sources_are_no_ranks():
     assert rows(*trained(0, 50.0), *said(1, gpu(BEGAN_S), source="telemetry")) == ()
 
 
-def test_what_was_not_measured_is_unknown():
-    run = Trainer(stamps=False)
+@pytest.fixture
+def run():
+    return Trainer(stamps=False)
+
+
+def test_what_was_not_measured_is_unknown(run):
     blind = msgspec.structs.replace(run.step().steps[0], values={})
     silent = msgspec.structs.replace(run.progress(blind), loss=None)
     _, second = rows(*trained(0, 50.0), *said(1, run.start(), silent))
     assert (second.values, second.loss) == ({}, None)
 
 
-def test_the_newest_collectives_stay_until_others_are_measured():
-    run = Trainer(stamps=False)
+def test_the_newest_collectives_stay_until_others_are_measured(run):
     told = {"collective_bus_mib": 170.0, "collective_ms": 0.8}
     measured = msgspec.structs.replace(run.progress(run.step().steps[0]), values=told)
     own = said(1, run.start(), measured, run.step())
@@ -108,8 +111,7 @@ def test_a_process_that_stands_still_loses_its_rate():
     assert second.steps_per_s < 4
 
 
-def test_a_pause_is_not_a_stall():
-    run = Trainer(stamps=False)
+def test_a_pause_is_not_a_stall(run):
     paused = said(1, run.start(), *run.steps(20), run.pause())
     _, second = rows(*trained(0, 50.0), *paused)
     assert (second.state, second.steps_per_s) == ("paused", 0.0)
@@ -120,8 +122,7 @@ def test_a_pause_is_not_a_stall():
 
 
 @pytest.mark.parametrize("how", ["finished", "failed"])
-def test_a_process_that_has_ended_has_no_current_times(how):
-    run = Trainer(stamps=False)
+def test_a_process_that_has_ended_has_no_current_times(run, how):
     trained_20 = run.start(), *run.steps(20)
     end = failed(run.now_s, "it died") if how == "failed" else run.finish()
     _, second = rows(*trained(0, 50.0), *said(1, *trained_20, end))

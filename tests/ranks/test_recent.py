@@ -37,16 +37,19 @@ RATES = {
 }
 
 
+@pytest.fixture
+def run():
+    return Trainer()
+
+
 @pytest.mark.parametrize(("lengths", "since_s", "steps_per_s"), RATES.values(), ids=RATES)
-def test_the_rate_is_that_of_the_newest_steps(lengths, since_s, steps_per_s):
-    run = Trainer()
+def test_the_rate_is_that_of_the_newest_steps(run, lengths, since_s, steps_per_s):
     rate = recent(*(run.step(ms) for ms in lengths)).rate(since_s)
     assert rate.steps_per_s == pytest.approx(steps_per_s)
     assert rate.samples_per_s == pytest.approx(8 * steps_per_s)
 
 
-def test_the_percentiles_are_those_of_the_same_steps():
-    run = Trainer()
+def test_the_percentiles_are_those_of_the_same_steps(run):
     steps = [run.step(step_ms) for step_ms in (10.0, 20.0, 30.0, 40.0, 50.0)]
     rate = recent(*steps).rate(0.0)
     assert (rate.step_ms_p50, rate.step_ms_p95) == pytest.approx((30.0, 48.0))
@@ -54,8 +57,7 @@ def test_the_percentiles_are_those_of_the_same_steps():
     assert (later.step_ms_p50, later.step_ms_p95) == (25.0, 25.0)
 
 
-def test_a_pause_between_steps_does_not_dilute_the_rate():
-    run = Trainer()
+def test_a_pause_between_steps_does_not_dilute_the_rate(run):
     first = run.steps(10)
     run.wait(0.5)
     assert recent(*first, *run.steps(10)).rate(0.0).steps_per_s == pytest.approx(20.0)
@@ -67,8 +69,7 @@ def test_steps_that_took_no_time_have_no_rate_and_without_a_step_nothing_is_know
     assert RecentSteps().longest_s() == 0.0
 
 
-def test_no_more_than_8192_steps_are_kept():
-    run = Trainer()
+def test_no_more_than_8192_steps_are_kept(run):
     first, rest = run.step(1.0), run.steps(8192, 0.1)
     assert recent(first, *rest[:-1]).longest_s() == 0.001
     assert recent(first, *rest).longest_s() == 0.0001
@@ -95,8 +96,7 @@ def test_the_span_of_current_values_is_given_in_words():
     ]
 
 
-def test_another_segment_starts_afresh():
-    run = Trainer()
+def test_another_segment_starts_afresh(run):
     steps = recent(*run.steps(20))
     for number in range(21, 26):
         steps.add(step(number, run.now_s + 0.1 * (number - 20), 100.0, segment=1))
@@ -111,22 +111,19 @@ def whole(*records):
     return rank.whole_run
 
 
-def test_a_whole_run_counts_every_step_after_its_first_one():
-    run = Trainer()
+def test_a_whole_run_counts_every_step_after_its_first_one(run):
     first, rest = run.steps(1, 9000.0), run.steps(200, 25.0) + run.steps(100, 100.0)
     assert whole(*first).per_s("steps") is None
     assert whole(*first, *rest).per_s("steps") == pytest.approx(300 / 15.0)
 
 
-def test_a_pause_does_not_dilute_the_rate_of_a_whole_run():
-    run = Trainer()
+def test_a_pause_does_not_dilute_the_rate_of_a_whole_run(run):
     before = run.steps(11, 50.0)
     run.wait(60.0)
     assert whole(*before, *run.steps(10, 50.0)).per_s("steps") == pytest.approx(20.0)
 
 
-def test_another_worker_is_another_run():
-    run = Trainer()
+def test_another_worker_is_another_run(run):
     before = [run.start(), *run.steps(11, 50.0), run.start()]
     assert whole(*before).per_s("steps") is None
     assert whole(*before, *run.steps(3, 100.0)).per_s("steps") == pytest.approx(10)

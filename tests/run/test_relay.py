@@ -370,10 +370,9 @@ def test_a_host_that_is_unknown_is_refused():
         Relay(Address("no-such-host.invalid", 7070), TOKEN, print)
 
 
-def test_a_relay_without_a_connection_ends_at_once(place):
+def test_a_relay_without_a_connection_waits_for_no_answer_at_its_end(place, monkeypatch):
+    monkeypatch.setattr(relays, "ANSWER_S", 1e4)  # longer than a test may last
     with socket.create_server((LOOPBACK, 0)) as silent:
         relay = Relay(Address(*silent.getsockname()), TOKEN, print)
         with relay.running(place):
             assert select.select([silent], [], [], WAIT_S)[0]
-            began_s = time.monotonic()
-        assert time.monotonic() - began_s < relays.ANSWER_S / 2

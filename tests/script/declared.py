@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import nullcontext
+from functools import wraps
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -28,11 +29,11 @@ def declared(steps):
     """As `shape`, with `gpudash.step` connected to the tracker."""
 
     def decorate(function):
-        def heard(toy):
+        @wraps(function)
+        def heard(toy, *trained):
             explicit.tell = toy.tracker.tell
-            return function(toy)
+            return function(toy, *trained)
 
-        heard.__name__ = function.__name__
         return shape(steps)(heard)
 
     return decorate
@@ -56,8 +57,7 @@ def each_batch(toy):
 
 
 @declared(6)
-def two_rounds_a_step(toy):
-    model, optimizer = made()
+def two_rounds_a_step(toy, model, optimizer):
     batches = iter(data(96))
     for _ in range(6):
         with gpudash.step():
@@ -66,8 +66,7 @@ def two_rounds_a_step(toy):
 
 
 @declared(12)
-def a_round_every_other_step(toy):
-    model, optimizer = made()
+def a_round_every_other_step(toy, model, optimizer):
     for number, batch in enumerate(data(96)):
         with gpudash.step():
             backward(model, batch)
@@ -76,8 +75,7 @@ def a_round_every_other_step(toy):
 
 
 @declared(10)
-def says_what_it_trains_on(toy):
-    model, optimizer = made()
+def says_what_it_trains_on(toy, model, optimizer):
     for number in range(10):
         with gpudash.step(samples=3) as step:
             train(model, optimizer)
@@ -85,8 +83,7 @@ def says_what_it_trains_on(toy):
 
 
 @declared(6)
-def nested(toy):
-    model, optimizer = made()
+def nested(toy, model, optimizer):
     one = gpudash.step(samples=5)
     for batch in data():
         with one, gpudash.step(samples=7), one:
@@ -94,8 +91,7 @@ def nested(toy):
 
 
 @declared(11)
-def one_fails(toy):
-    model, optimizer = made()
+def one_fails(toy, model, optimizer):
     came = []
     for number, batch in enumerate(data(96)):
         try:
@@ -110,8 +106,7 @@ def one_fails(toy):
 
 
 @declared(10)
-def sleeps_between(toy):
-    model, optimizer = made()
+def sleeps_between(toy, model, optimizer):
     for _ in range(10):
         with gpudash.step():
             train(model, optimizer)
@@ -133,8 +128,7 @@ def waits_between(toy):
 
 
 @declared(12)
-def evaluates_between(toy):
-    model, optimizer = made()
+def evaluates_between(toy, model, optimizer):
     batches, held_out = data(), data(16)
     for _ in range(2):
         for number, batch in enumerate(batches, 1):
@@ -145,8 +139,7 @@ def evaluates_between(toy):
 
 
 @declared(12)
-def evaluates_inside(toy):
-    model, optimizer = made()
+def evaluates_inside(toy, model, optimizer):
     for batch in data(96):
         with gpudash.step():
             with torch.no_grad():
@@ -155,16 +148,14 @@ def evaluates_inside(toy):
 
 
 @declared(15)
-def after_steps_that_were_found(toy):
-    model, optimizer = made()
+def after_steps_that_were_found(toy, model, optimizer):
     for number, batch in enumerate(data(15 * 8)):
         with gpudash.step() if number >= 5 else nullcontext():
             train(model, optimizer, batch)
 
 
 @declared(10)
-def beside_another_thread(toy):
-    model, optimizer = made()
+def beside_another_thread(toy, model, optimizer):
 
     def other():
         with gpudash.step():
@@ -201,8 +192,7 @@ def off_and_on(toy):
 
 
 @declared(4)
-def no_number(toy):
-    model, optimizer = made()
+def no_number(toy, model, optimizer):
     for number, batch in enumerate(data(80)):
         with gpudash.step(tokens="many" if number == 4 else torch.tensor(4)):
             train(model, optimizer, batch)

@@ -122,9 +122,8 @@ shapes(ROLLOUTS * 6, rollouts_into_a_loader=lambda _toy: roll_out(data))
 
 
 @shape(18)
-def answers_prompts(toy):
+def answers_prompts(toy, model, optimizer):
     """As in GRPO: the model that trains generates from each batch, a frozen one judges."""
-    model, optimizer = made()
     judge = Net().eval()
     for _ in range(3):
         for x, y in data():
@@ -137,9 +136,8 @@ def answers_prompts(toy):
 
 
 @shape(18)
-def draws_previews(toy):
+def draws_previews(toy, model, optimizer):
     """As in diffusers: between epochs the model makes pictures, in training mode, a few at once."""
-    model, optimizer = made()
     batches = data()
     for _ in range(3):
         learn_all(model, optimizer, batches)
@@ -184,8 +182,7 @@ def environment_between(toy):
 
 
 @shape(12)
-def slow_loss(toy):
-    model, optimizer = made()
+def slow_loss(toy, model, optimizer):
     for _ in range(2):
         for x, y in data():
             computed = model(x)
@@ -268,16 +265,14 @@ shapes(
 
 
 @shape(12)
-def one_model_called_thrice(toy):
+def one_model_called_thrice(toy, model, optimizer):
     """Nothing shows whether the calls are of the same samples."""
-    model, optimizer = made()
     for _ in range(12):
         update(optimizer, sum(model(torch.randn(16, 8)).mean() for _ in range(3)))
 
 
 @shape(12)
-def accumulates_without_a_loader(toy):
-    model, optimizer = made()
+def accumulates_without_a_loader(toy, model, optimizer):
     for number in range(24):
         model(torch.randn(16, 8)).mean().backward()
         if number % 2:
@@ -286,9 +281,8 @@ def accumulates_without_a_loader(toy):
 
 
 @shape(12)
-def slow_augmentation(toy):
+def slow_augmentation(toy, model, optimizer):
     """Own code between batch and forward pass, with nothing to copy."""
-    model, optimizer = made()
     for _ in range(2):
         for x, y in data():
             takes()
@@ -302,8 +296,7 @@ def on_another_device():
 
 
 @shape(12)
-def batch_of_another_device(toy):
-    model, optimizer = made()
+def batch_of_another_device(toy, model, optimizer):
     for _ in range(2):
         for _ in on_another_device():
             takes()
@@ -311,8 +304,7 @@ def batch_of_another_device(toy):
 
 
 @shape(12)
-def own_code_before_and_behind_copies(toy):
-    model, optimizer = made()
+def own_code_before_and_behind_copies(toy, model, optimizer):
     for _ in range(2):
         for x in on_another_device():
             takes()
@@ -324,8 +316,7 @@ def own_code_before_and_behind_copies(toy):
 
 
 @shape(20)
-def evaluates_in_training_mode(toy):
-    model, optimizer = made()
+def evaluates_in_training_mode(toy, model, optimizer):
     for number in range(20):
         if number % 5 == 4:
             with torch.no_grad():

@@ -1,6 +1,8 @@
 """What trainings of many shapes have in common, and how the tests run them in one process."""
 
 import time
+from functools import wraps
+from inspect import signature
 
 import torch
 from torch import nn
@@ -66,8 +68,11 @@ def use(clock, *modules):
 
 
 def shape(steps, **more):
+    """A shape that takes a model and its optimizer is handed new ones."""
+
     def decorate(function):
-        SHAPES[function.__name__] = (function, {"expected": steps, **more})
+        run = with_model(function) if "model" in signature(function).parameters else function
+        SHAPES[function.__name__] = (run, {"expected": steps, **more})
         return function
 
     return decorate
@@ -132,6 +137,10 @@ def fit(model, optimizer, batches):
     for batch in batches:
         backward(model, batch)
         optimizer.step()
+
+
+def with_model(function):
+    return wraps(function)(lambda toy: function(toy, *made()))
 
 
 def evaluate(model, batches=((BATCH, None),), lasts_s=0.0):

@@ -45,8 +45,7 @@ from tests.script.shapes_optimizers import critics, no_optimizer
 
 
 @shape(10)
-def no_loader(toy):
-    model, optimizer = made()
+def no_loader(toy, model, optimizer):
     losses = []
     for _ in range(10):
         losses.append(backward(model, random_batch()).item())
@@ -55,8 +54,7 @@ def no_loader(toy):
 
 
 @shape(18)
-def evaluation_and_checkpoint(toy):
-    model, optimizer = made()
+def evaluation_and_checkpoint(toy, model, optimizer):
     batches, others = data(), data(16)
     for _ in range(3):
         fit(model, optimizer, batches)
@@ -65,21 +63,23 @@ def evaluation_and_checkpoint(toy):
 
 
 @shape(12)
-def validates_before_its_first_step(toy):
+def validates_before_its_first_step(toy, model, optimizer):
     """As Lightning does, to see early whether a validation fails."""
-    model, optimizer = made()
     with torch.no_grad():
         for x, _ in data(16):
             model(x)
     fit(model, optimizer, data(96))
 
 
+FLUSHES_S = 1.0
+"""Longer by far than a step, on a busy machine too."""
+
+
 @shape(10)
-def flushes_a_checkpoint(toy):
-    model, optimizer = made()
+def flushes_a_checkpoint(toy, model, optimizer):
     fit(model, optimizer, random_batches(5))
     torch.save(model.state_dict(), io.BytesIO())
-    time.sleep(0.2)
+    time.sleep(FLUSHES_S)
     fit(model, optimizer, random_batches(5))
 
 
@@ -113,9 +113,8 @@ def a_hook_fails_bare(toy):
 
 
 @shape(6)
-def copied_for_another_device(toy):
+def copied_for_another_device(toy, model, optimizer):
     """As in `nn.parallel.replicate`."""
-    model, optimizer = made()
     copied = Net.__new__(Net)
     fit(model, optimizer, data())
     copied.__dict__ = model.__dict__.copy()
@@ -145,8 +144,7 @@ def files_of(run, *args):
 
 
 @shape(8)
-def exceptions(toy):
-    model, optimizer = made()
+def exceptions(toy, model, optimizer):
     fit(model, optimizer, data(64))
 
     def interrupt(*_):
@@ -193,17 +191,15 @@ def nobody_called(toy):
 
 
 @shape(20)
-def evaluation_without_a_loader(toy):
-    model, optimizer = made()
+def evaluation_without_a_loader(toy, model, optimizer):
     for _ in range(4):
         evaluate(model, lasts_s=0.02)
         fit(model, optimizer, random_batches(5))
 
 
 @shape(20)
-def compares_in_some_steps(toy):
+def compares_in_some_steps(toy, model, optimizer):
     """Some steps call the model without gradients too, which is no evaluation."""
-    model, optimizer = made()
     for number in range(20):
         loss = functional.cross_entropy(model(torch.randn(16, 8)), torch.randint(2, (16,)))
         if number % 4 == 3:
@@ -214,8 +210,7 @@ def compares_in_some_steps(toy):
 
 
 @shape(12)
-def compares_in_each_step(toy):
-    model, optimizer = made()
+def compares_in_each_step(toy, model, optimizer):
     for x, y in data(96):
         loss = functional.cross_entropy(model(x), y)
         with torch.no_grad():
@@ -262,8 +257,7 @@ def stopped_by_signals(toy):
 
 
 @shape(20)
-def acts_before_it_learns(toy):
-    model, optimizer = made()
+def acts_before_it_learns(toy, model, optimizer):
     for _ in range(20):
         with torch.no_grad():
             model(torch.randn(4, 8))
@@ -285,9 +279,8 @@ def saved_whole(toy):
 
 
 @shape(20)
-def a_graph_replayed(toy):
+def a_graph_replayed(toy, model, optimizer):
     """Calls the patches of `torch.cuda.CUDAGraph` without a GPU."""
-    model, optimizer = made()
     batch = random_batch()
     fit(model, optimizer, [batch] * 3)
     graph, idle = torch.nn.Identity(), torch.nn.Identity()
@@ -305,9 +298,8 @@ def a_graph_replayed(toy):
 
 
 @shape(45)
-def closure_that_evaluates(toy):
+def closure_that_evaluates(toy, model, optimizer):
     """Comes after plain steps of the same optimizer."""
-    model, optimizer = made()
     batch = random_batch()
 
     def closure():

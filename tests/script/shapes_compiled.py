@@ -33,8 +33,7 @@ def compiled(toy):
 
 
 @shape(12)
-def compiled_in_place(toy):
-    model, optimizer = made()
+def compiled_in_place(toy, model, optimizer):
     for number, batch in enumerate([*data(), *data()]):
         if number == 3:
             model.compile(backend="aot_eager", fullgraph=True)
@@ -44,8 +43,7 @@ def compiled_in_place(toy):
 
 
 @shape(12)
-def compiled_function(toy):
-    model, optimizer = made()
+def compiled_function(toy, model, optimizer):
     frozen = nn.Dropout().eval()
 
     @torch.compile(backend="aot_eager", fullgraph=True)
@@ -61,8 +59,7 @@ def compiled_function(toy):
 
 
 @shape(16)
-def backward_in_fast_code(toy):
-    model, optimizer = made()
+def backward_in_fast_code(toy, model, optimizer):
 
     @torch.compile(backend="eager")
     def learn(x, y):
@@ -75,9 +72,8 @@ def backward_in_fast_code(toy):
 
 
 @shape(40)
-def all_in_fast_code(toy):
+def all_in_fast_code(toy, model, optimizer):
     """Without a dashboard from step 3 to step 30."""
-    model, optimizer = made()
 
     def flip(step):
         if step in (3, 30):
@@ -97,8 +93,7 @@ def all_in_fast_code(toy):
 
 
 @shape(12)
-def compiled_optimizer(toy):
-    model, optimizer = made()
+def compiled_optimizer(toy, model, optimizer):
 
     @torch.compile(backend="aot_eager")
     def step():

@@ -25,8 +25,7 @@ def loader(toy):
 
 
 @shape(60)
-def loader_left_within_an_epoch(toy):
-    model, optimizer = made()
+def loader_left_within_an_epoch(toy, model, optimizer):
     for number, batch in enumerate(data()):
         backward(model, batch)
         optimizer.step()
@@ -41,9 +40,8 @@ def named(samples, collate=default_collate):
 
 
 @shape(25)
-def batches_of_many_kinds(toy):
+def batches_of_many_kinds(toy, model, optimizer):
     """Tensors, dicts, and a last batch that is smaller."""
-    model, optimizer = made()
     for _ in range(2):
         fit(model, optimizer, data(92))
     fit(model, optimizer, named(8))
@@ -72,8 +70,7 @@ class SlowToEnd(torch.utils.data.Sampler):
 
 
 @shape(11)
-def leaves_a_step(toy):
-    model, optimizer = made()
+def leaves_a_step(toy, model, optimizer):
     for number, batch in enumerate(data(8 * 20)):
         if number == 11:
             break
@@ -82,16 +79,14 @@ def leaves_a_step(toy):
 
 
 @shape(36)
-def slow_ends(toy):
-    model, optimizer = made()
+def slow_ends(toy, model, optimizer):
     for _ in range(3):
         fit(model, optimizer, DataLoader(data(96).dataset, 8, sampler=SlowToEnd()))
 
 
 @shape(sum(range(15, 20)))
-def slow_ends_after_any_step(toy):
+def slow_ends_after_any_step(toy, model, optimizer):
     """Some epochs end after a step that is measured in full. The host's times are of one clock."""
-    model, optimizer = made()
     for batches_an_epoch in range(15, 20):
         loader = DataLoader(data(8 * 24).dataset, 8, sampler=SlowToEnd(8 * batches_an_epoch))
         for batch in loader:

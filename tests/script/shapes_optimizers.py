@@ -20,8 +20,7 @@ from tests.script.shape import (
 
 
 @shape(6)
-def accumulation(toy):
-    model, optimizer = made()
+def accumulation(toy, model, optimizer):
     for number, batch in enumerate(data(24 * 8), 1):
         backward(model, batch)
         if number % 4 == 0:
@@ -61,8 +60,7 @@ def lbfgs(toy):
 
 
 @shape(6)
-def scaler(toy):
-    model, optimizer = made()
+def scaler(toy, model, optimizer):
     grad_scaler = torch.amp.GradScaler("cpu")
     losses = []
     for number, (x, y) in enumerate(data()):
@@ -91,8 +89,7 @@ def optimizer_in_backward(toy):
 
 
 @shape(12)
-def one_optimizer_in_backward(toy):
-    model, optimizer = made()
+def one_optimizer_in_backward(toy, model, optimizer):
 
     def step(_parameter):
         optimizer.step()
@@ -131,9 +128,8 @@ def another_optimizer_within_an_epoch(toy):
 
 
 @shape(60)
-def second_optimizer_now_and_then(toy):
+def second_optimizer_now_and_then(toy, model, optimizer):
     """It steps in no rhythm; the training evaluates, and ends where a step may go on."""
-    model, optimizer = made()
     scale = nn.Linear(8, 8)
     second = torch.optim.SGD(scale.parameters(), lr=0.01)
     rows = data(32)
@@ -160,8 +156,7 @@ def optimizers_born_in_the_first_step(toy):
 
 
 @shape(40)
-def labels_its_own_batches_beside_an_optimizer_that_rests(toy):
-    model, optimizer = made()
+def labels_its_own_batches_beside_an_optimizer_that_rests(toy, model, optimizer):
     resting = Net()
     optimizers = optimizer, torch.optim.SGD(resting.parameters(), lr=0.01)
     for x, _ in data(40 * 8):
@@ -174,8 +169,7 @@ def labels_its_own_batches_beside_an_optimizer_that_rests(toy):
 
 
 @shape(40)
-def saves_once_a_batch_is_there_beside_an_optimizer_that_rests(toy):
-    model, optimizer = made()
+def saves_once_a_batch_is_there_beside_an_optimizer_that_rests(toy, model, optimizer):
     resting = Net()
     optimizers = optimizer, torch.optim.SGD(resting.parameters(), lr=0.01)
     for number, batch in enumerate(data(40 * 8)):

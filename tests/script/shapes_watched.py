@@ -39,8 +39,7 @@ shapes(
 
 
 @shape(400, asked=[123, 257])
-def borders_asked_for(toy):
-    model, optimizer = made()
+def borders_asked_for(toy, model, optimizer):
     toy.tracker.meter.border_at = 123
     for batch in data(3200):
         backward(model, batch)
@@ -64,8 +63,7 @@ def is_backward_hooked_in_child():
 
 
 @shape(40)
-def hooks_in_and_out(toy):
-    model, optimizer = made()
+def hooks_in_and_out(toy, model, optimizer):
     at_borders, in_steps, in_children = [], [], set()
     toy.at_border = lambda _step: at_borders.append(is_hooked(model))
     for batch in data(40 * 8):
@@ -100,8 +98,7 @@ def backward_of_another_tool(toy):
 
 
 @shape(40)
-def lever_on_calls(toy):
-    model, optimizer = made()
+def lever_on_calls(toy, model, optimizer):
     calls = []
 
     def put(step):

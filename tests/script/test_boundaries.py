@@ -108,8 +108,12 @@ def step(boundaries, optimizers, *, afresh=True):
     return ends
 
 
-def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
-    boundaries = Boundaries()
+@pytest.fixture
+def boundaries():
+    return Boundaries()
+
+
+def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step(boundaries):
     assert step(boundaries, "AAA") == ["ends"] * 3
     for optimizer in "AB":  # in one backward pass
         assert boundaries.update_begins(optimizer, afresh=True) == "goes on"
@@ -117,15 +121,13 @@ def test_a_second_optimizer_may_step_in_the_middle_of_a_single_ones_step():
     assert step(boundaries, "A") == ["may end"]  # B is due
 
 
-def test_an_optimizer_that_is_gone_is_waited_for_no_longer():
-    boundaries = Boundaries()
+def test_an_optimizer_that_is_gone_is_waited_for_no_longer(boundaries):
     step(boundaries, "DGDG")
     boundaries.forget("G")
     assert step(boundaries, "D") == ["ends"]
 
 
-def test_many_optimizers_within_one_backward_pass_end_one_step():
-    boundaries = Boundaries()
+def test_many_optimizers_within_one_backward_pass_end_one_step(boundaries):
     for step in range(3):
         for parameter in range(5):
             boundaries.update_begins(parameter, afresh=True)
@@ -157,8 +159,7 @@ def test_330_random_trainings_have_as_many_steps_as_batches(seed):
         assert sum(ends.count(one) for one in "|¦+") == len(batches)
 
 
-def test_what_is_in_no_row_changes_nothing():
-    boundaries = Boundaries()
+def test_what_is_in_no_row_changes_nothing(boundaries):
     boundaries.feed("declares")
     assert boundaries.update_begins("A", afresh=True) == "goes on"
     assert (boundaries.feed("pass"), boundaries.state) == ("goes on", "declared")
@@ -169,16 +170,14 @@ def test_no_two_shapes_contradict_each_other():
     assert len(pairs) == len(set(pairs))
 
 
-def test_passes_without_an_optimizer_are_steps_until_one_steps():
-    boundaries = Boundaries()
+def test_passes_without_an_optimizer_are_steps_until_one_steps(boundaries):
     assert boundaries.feed("pass") == "goes on"
     assert [boundaries.feed(symbol) for symbol in ("passes alone", "pass")] == ["ends", "ends"]
     assert (step(boundaries, "A"), boundaries.feed("pass")) == (["ends"], "goes on")
 
 
 @pytest.mark.parametrize("known", ["", "A", "AB"])
-def test_an_optimizer_that_steps_after_such_a_pass_belongs_to_its_step(known):
-    boundaries = Boundaries()
+def test_an_optimizer_that_steps_after_such_a_pass_belongs_to_its_step(boundaries, known):
     step(boundaries, known * 3)
     boundaries.feed("no more comes")
     assert boundaries.feed("passes alone") == "ends"
@@ -191,8 +190,7 @@ def test_an_optimizer_that_steps_after_such_a_pass_belongs_to_its_step(known):
     assert len([one for one in said if one in {"ends", "had ended"}]) == 3
 
 
-def test_an_optimizer_that_is_due_is_awaited_no_longer_once_nothing_more_can_come():
-    boundaries = Boundaries()
+def test_an_optimizer_that_is_due_is_awaited_no_longer_once_nothing_more_can_come(boundaries):
     boundaries.update_begins("D", afresh=True)
     boundaries.expect("G")
     assert boundaries.update_ends() == "may end"

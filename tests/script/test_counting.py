@@ -80,8 +80,12 @@ def test_a_step_that_is_measured_next_is_left_to_the_tracker(why):
     assert (tracker.counting.steps, tracker.left) == (10, [("optimizer: ends", False)])
 
 
-def test_another_thread_is_left_to_the_tracker():
-    tracker = Tracker()
+@pytest.fixture
+def tracker():
+    return Tracker()
+
+
+def test_another_thread_is_left_to_the_tracker(tracker):
     assert not tracker.elsewhere(lambda: count_backward(tracker.counting, torch.tensor(1.0)))
     tracker.elsewhere(lambda: tracker.step_ends(None, (), {}))
     tracker.elsewhere(lambda: tracker.get([torch.ones(2)]))
@@ -89,8 +93,7 @@ def test_another_thread_is_left_to_the_tracker():
     assert tracker.left == [("optimizer: ends", False), "followed"]
 
 
-def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tracker():
-    tracker = Tracker()
+def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tracker(tracker):
     tally, began_s = tracker.tally, time.monotonic()
     for batch in ([torch.ones(8, 3), torch.ones(8)], (torch.ones(5),)):
         assert tracker.get(batch) is batch
@@ -105,8 +108,7 @@ def test_samples_of_lists_of_tensors_are_counted_and_all_else_is_left_to_the_tra
     assert (tally.fetched, tally.batches) == (None, 3)
 
 
-def test_steps_that_were_closed_during_a_wait_do_not_get_it():
-    tracker = Tracker()
+def test_steps_that_were_closed_during_a_wait_do_not_get_it(tracker):
     advance = tracker._advance
 
     def closes(loader):
@@ -118,8 +120,7 @@ def test_steps_that_were_closed_during_a_wait_do_not_get_it():
     assert tracker.left == [("DataLoader: arrived", False)]
 
 
-def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger():
-    tracker = Tracker()
+def test_the_newest_loss_is_kept_without_its_graph_and_nothing_larger(tracker):
     weights = torch.ones(3, requires_grad=True)
     assert count_backward(tracker.counting, weights.sum())
     loss = tracker.tally.loss
@@ -139,8 +140,7 @@ class Refuses(TorchDispatchMode):
         raise RuntimeError(f"no {func} here")
 
 
-def test_a_loss_that_cannot_be_kept_is_left_to_the_tracker():
-    tracker = Tracker()
+def test_a_loss_that_cannot_be_kept_is_left_to_the_tracker(tracker):
     loss = torch.tensor(1.0)
     with Refuses():
         assert not count_backward(tracker.counting, loss)

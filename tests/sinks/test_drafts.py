@@ -44,19 +44,6 @@ def test_a_link_stays_a_link_to_the_file_that_is_replaced(tmp_path):
     assert real.read_text() == "new\n"
 
 
-def test_a_draft_that_cannot_take_its_place_is_reported_and_removed(tmp_path):
-    path = tmp_path / "run.csv"
-    path.write_text("precious\n")
-    file = Output(path, draft=True)
-    path.unlink()
-    path.mkdir()
-    with pytest.raises(RecordingError, match=r"cannot record to .*run\.csv: it is a folder"):
-        file.take_place()
-    file.append(b"new\n")
-    assert (file.failed, file.closed) == (True, True)
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_discarding_removes_no_device(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

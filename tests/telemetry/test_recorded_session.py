@@ -1,4 +1,4 @@
-"""A session recorded on an H100 by `record_session`, read through the bindings and the stand-in."""
+"""A session that `benchmarks/record_session.py` has recorded on an H100, read by the stand-in."""
 
 import time
 from collections.abc import Iterator

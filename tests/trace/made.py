@@ -10,7 +10,7 @@ from gpudash.trace.read import read
 
 MAIN, STREAM = (100, 100), (0, 7)
 H200 = Path(__file__).parent / "h200_pipelined.json.gz"
-"""One step of encdec on an H200, torch 2.11; `trim.py` made it."""
+"""One step of encdec on an H200, torch 2.11; `benchmarks/trim_trace.py` made it."""
 _numbers = itertools.count(1)
 
 

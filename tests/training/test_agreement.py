@@ -56,8 +56,12 @@ def after_a_patient_one(
     return decided
 
 
-def test_a_rank_that_does_not_come_costs_the_others_their_patience_and_is_named() -> None:
-    store = HashStore()
+@pytest.fixture
+def store():
+    return HashStore()
+
+
+def test_a_rank_that_does_not_come_costs_the_others_their_patience_and_is_named(store) -> None:
     patient, late = Agreement(store, 2, 3, math.inf), Agreement(store, 0, 3, SHORT_S)
     decided = after_a_patient_one(store, patient, late, "7")
     assert decided == Decision("rank 1 did not answer within 0.1 s")
@@ -65,16 +69,16 @@ def test_a_rank_that_does_not_come_costs_the_others_their_patience_and_is_named(
     assert alone.refusal == "ranks 0, 1, 2, 3 and 65 more did not answer within 0.1 s"
 
 
-def test_a_rank_that_refuses_does_not_wait_and_later_ranks_hear_of_it() -> None:
-    store = HashStore()
+def test_a_rank_that_refuses_does_not_wait_and_later_ranks_hear_of_it(store) -> None:
     Agreement(store, 0, 2, math.inf).decide("7", "it has left")
     later = Agreement(store, 1, 2, math.inf).decide("7", None)
     assert later == Decision("rank 0: it has left")
 
 
 @pytest.mark.parametrize("world_size", [2, GROUP + 1])
-def test_decisions_leave_no_keys_behind_once_all_ranks_have_read_them(world_size: int) -> None:
-    store = HashStore()
+def test_decisions_leave_no_keys_behind_once_all_ranks_have_read_them(
+    store, world_size: int
+) -> None:
     ranks = [Agreement(store, rank, world_size, math.inf) for rank in range(world_size)]
 
     def decide(one: Agreement) -> int:
@@ -93,8 +97,9 @@ def test_decisions_leave_no_keys_behind_once_all_ranks_have_read_them(world_size
 
 
 @pytest.mark.parametrize("decided_since", [False, True])
-def test_a_rank_that_comes_after_the_others_gave_up_is_refused(*, decided_since: bool) -> None:
-    store = HashStore()
+def test_a_rank_that_comes_after_the_others_gave_up_is_refused(
+    store, *, decided_since: bool
+) -> None:
     first, second = (Agreement(store, rank, 2, SHORT_S) for rank in range(2))
     given_up = first.decide("7", None)
     assert given_up == Decision("rank 1 did not answer within 0.1 s")

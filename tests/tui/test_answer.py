@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from textual.app import App
 from textual.geometry import Size
 
 from gpudash.diagnosis.causes import table
@@ -28,6 +27,7 @@ from tests.diagnosis.trainings import (
     measured,
     two_streams,
 )
+from tests.tui.alone import Alone
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
 from tests.tui.frames import painted
@@ -42,37 +42,22 @@ CROWDED = {"core_wait_pct": 48.0, "cpu_pct": 180.0}
 STARTING = Snapshot(status="loading torch", awaits="torch", elapsed_s=1.9, workload="encdec")
 
 
-class Alone(App[None]):
-    """A strip without a dashboard; it notes which actions were run."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ran, self.strip = [], AnswerStrip(id="answer")
-
-    def compose(self):
-        self.strip.styles.height = 7
-        yield self.strip
-
-    async def run_action(self, action, *args, **kwargs):
-        self.ran.append(action)
-
-
 @asynccontextmanager
 async def running():
     """A strip in an app, for the mouse."""
-    app = Alone()
+    app = Alone(AnswerStrip(id="answer"))
     async with app.run_test(size=(120, 7)) as pilot:
 
         async def click(snapshot, *places, before=None):
             """Show a snapshot, and click on texts of rows, or on columns; return what was run."""
-            app.ran.clear()
-            app.strip.show(ask(snapshot, before), snapshot)
+            app.asked.clear()
+            app.widget.show(ask(snapshot, before), snapshot)
             for place, y in places:
-                shown = app.strip.render_line(y).text
+                shown = app.widget.render_line(y).text
                 x = place if isinstance(place, int) else shown.index(place)
-                await pilot.click(app.strip, offset=(x, y))
+                await pilot.click(app.widget, offset=(x, y))
             await pilot.pause()
-            return app.ran
+            return app.asked
 
         yield click
 

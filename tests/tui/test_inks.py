@@ -5,7 +5,7 @@ from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from textual.app import App, ComposeResult
+from textual.app import App
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
@@ -13,6 +13,7 @@ from gpudash.protocol.commands import Plan
 from gpudash.tui import inks
 from gpudash.tui.app import Dashboard
 from gpudash.tui.widgets.painted import Painted
+from tests.tui.alone import Alone
 from tests.tui.driving import strips_of
 from tests.tui.fake_engine import FakeEngine
 
@@ -132,21 +133,12 @@ class Fills(Painted):
         yield (("█", "a"), ("█", "rate"))
 
 
-class OneWidget(App[None]):
-    def compose(self) -> ComposeResult:
-        yield Fills()
-
-    def lines(self) -> list[str]:
-        fills = self.query_one(Fills)
-        return [fills.render_line(y).text.rstrip() for y in range(fills.size.height)]
-
-
 @pytest.fixture
 async def lines_without_colour(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
-    app = OneWidget()
+    app = Alone(Fills())
     async with app.run_test(size=(20, 16)):
-        yield app.lines()
+        yield [line.rstrip() for line in app.lines()]
 
 
 async def test_fills_have_a_letter_each_without_colour_and_their_labels_stay(lines_without_colour):
@@ -164,10 +156,10 @@ async def test_fills_are_plain_where_there_are_colours_but_for_sixteen(monkeypat
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(App, "is_headless", False)
     monkeypatch.setattr("rich.console.Console.color_system", colours)
-    app = OneWidget()
+    app = Alone(Fills())
     async with app.run_test(size=(20, 16)):
         letters = shown.replace("0", inks.LETTERS["0"])
-        assert app.lines()[0] == f"▏x 2{letters}"
+        assert app.lines()[0].rstrip() == f"▏x 2{letters}"
 
 
 async def test_a_terminals_own_colours_are_left_alone_without_colour(monkeypatch):

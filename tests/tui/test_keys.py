@@ -304,17 +304,6 @@ async def test_a_theme_repaints_what_is_painted(d):
 # ── keys that arrive together ───────────────────────────────────────────────────────────
 
 
-@showing(RECORDED)
-async def test_a_held_key_opens_one_dialog_at_a_time(d):
-    await d.press("down")
-    for key in ("enter", "question_mark", "ctrl+q", "slash"):
-        for _ in range(2):  # of an odd number of presses: it is open, or not, as they begin
-            await d.press_together(*[key] * 5)
-            assert len(d.app.screen_stack) <= 2
-        while d.app.screen is not d.app.main_screen:
-            await d.press("escape")
-
-
 @pytest.mark.parametrize("answer", ["enter", "escape", "y"])
 @showing(RECORDED)
 async def test_leaving_is_answered_once(answer, d):

@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace as changed
 from rich.cells import cell_len
 from textual import events
-from textual.app import App
 
 from gpudash.present.ledger import LeverRow
 from gpudash.protocol.answer import Answer, Gain, Try
@@ -14,6 +13,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.present.test_ledger import verdict
+from tests.tui.alone import Alone
 from tests.tui.driving import dashboard, mouse
 from tests.tui.fake_engine import FakeEngine, gpu_sample, training
 from tests.tui.frames import painted
@@ -23,23 +23,6 @@ from workloads import CATALOGUE
 MOVED = {"pipelined": "on", "batch_size": "32", "data": "resident", "backward_thread": "autograd"}
 USUAL, NARROW = (120, 17), (80, 8)
 SIZES = [(20, 5), (24, 12), (34, 28), (80, 8), (400, 120)]
-
-
-class Host(App):
-    """An app with nothing but the panel, which notes the actions asked of it."""
-
-    CSS = "LeverPanel { width: 1fr; height: 1fr; }"
-
-    def __init__(self):
-        super().__init__()
-        self.did = []
-        self.panel = panel()
-
-    def compose(self):
-        yield self.panel
-
-    def action_edit(self):
-        self.did.append("edit")
 
 
 def panel(rows=None, snapshot=None, why_not=None):
@@ -329,9 +312,8 @@ def test_the_cursor_stays_on_its_lever_where_others_come_or_go_before_it():
 
 
 async def test_the_cursor_goes_round_and_the_wheel_does_not():
-    app = Host()
-    shown = app.panel
-    async with app.run_test(size=(80, 8)) as pilot:
+    shown = panel()
+    async with Alone(shown).run_test(size=(80, 8)) as pilot:
         shown.show(THREE, Snapshot())
         for move, to in ((shown.move, -1), (shown.scroll_rows, 1)):
             move(to)
@@ -344,12 +326,11 @@ async def test_the_cursor_goes_round_and_the_wheel_does_not():
 
 
 async def test_a_click_chooses_and_a_second_one_acts_as_enter_but_not_on_the_explanation():
-    app = Host()
-    shown = app.panel
+    app = Alone(shown := panel())
     async with app.run_test(size=(80, 22)) as pilot:
         before = shown.chosen.name
         await pilot.click(offset=(5, 18))
-        assert (shown.chosen.name, app.did) == (before, [])
+        assert (shown.chosen.name, app.asked) == (before, [])
         await pilot.resize_terminal(80, 8)
         shown.move(9)  # the list scrolls
         seen = [shown.render_line(y).text for y in range(8)]
@@ -357,7 +338,7 @@ async def test_a_click_chooses_and_a_second_one_acts_as_enter_but_not_on_the_exp
         for did in ([], ["edit"]):
             await pilot.click(offset=(5, y))
             await pilot.pause()
-            assert (shown.chosen.name, app.did) == ("precision", did)
+            assert (shown.chosen.name, app.asked) == ("precision", did)
 
 
 def test_before_anything_ran_levers_are_as_this_device_starts_with_them():

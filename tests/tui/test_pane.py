@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as changed
 from rich.cells import cell_len
 from textual import events
-from textual.app import App
 
 from gpudash import format as fmt
 from gpudash.present.cells import Scroll, bar_of, fitted
@@ -19,6 +18,7 @@ from gpudash.protocol.answer import Answer
 from gpudash.snapshot import KEPT_LINES, SampleEnergy, Snapshot
 from gpudash.tui.widgets.log import is_trouble, log_rows
 from gpudash.tui.widgets.pane import TITLES, Pane
+from tests.tui.alone import Alone
 from tests.tui.comparisons import CONCLUDED, compared, comparing, text_of
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import result, training
@@ -37,32 +37,6 @@ BATCHES = tuple(
     result(number, f"batch_size={number}", 200.0 + number, live=number == 500)
     for number in range(1, 501)
 )
-
-
-class Alone(App[None]):
-    """Nothing but the pane."""
-
-    CSS = "Pane { width: 1fr; height: 1fr; }"
-
-    def __init__(self):
-        super().__init__()
-        self.ran, self.pane = [], Pane()
-
-    def compose(self):
-        yield self.pane
-
-    def lines(self):
-        return [self.pane.render_line(y).text for y in range(self.pane.size.height)]
-
-    def at(self, text):
-        """Where the pane shows a text, to be clicked."""
-        lines = self.lines()
-        y = next(y for y, line in enumerate(lines) if text in line)
-        return lines[y].index(text) + 1, y
-
-    async def run_action(self, action, *args, **kwargs):
-        self.ran.append(action)
-        return True
 
 
 class Seen:
@@ -96,9 +70,9 @@ class Seen:
 @asynccontextmanager
 async def running(snapshot, size=(120, 10)):
     """A pane in an app, for the mouse."""
-    app = Alone()
+    app = Alone(Pane())
     async with app.run_test(size=size) as pilot:
-        app.pane.show(snapshot)
+        app.widget.show(snapshot)
         await pilot.pause()
         yield app, pilot
 
@@ -110,22 +84,6 @@ def drawn(results, width, *, rows=9, price=None, **options):
 
 
 # ── tabs ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_the_open_tab_is_marked_without_colour():
-    one = Seen()
-    for tab, (title, _) in TITLES.items():
-        one.pane.open(tab)
-        assert f"⁵{title}" in one.rule
-        assert one.rule.count("⁵") == 1
-
-
-def test_next_tab_goes_round():
-    one, tabs = Seen().pane, []
-    for _ in range(5):
-        tabs.append(one.tab)
-        one.next_tab()
-    assert tabs == ["history", "ab", "profile", "log", "history"]
 
 
 def test_titles_shorten_where_there_is_little_room():
@@ -145,7 +103,7 @@ def test_nothing_but_the_user_opens_a_tab():
 
 async def test_only_rows_that_changed_are_painted_and_none_without_news(monkeypatch):
     async with running(training()) as (app, _):
-        one, drawn_rows = app.pane, []
+        one, drawn_rows = app.widget, []
         one.render_line(0)
         monkeypatch.setattr(one, "refresh", lambda *regions, **_: drawn_rows.extend(regions))
         one.show(training(moved=1.0))
@@ -351,9 +309,9 @@ async def test_a_click_chooses_the_row_under_the_pointer_and_the_wheel_moves_the
     async with running(of_rows(0)) as (app, pilot):
         for y, number in ((4, 495), (2, 493)):
             await pilot.click(offset=(20, y))
-            assert app.pane.chosen_result.number == number
-        await mouse(pilot, [events.MouseScrollUp], app.pane, offset=(9, 4))
-        assert app.pane.chosen_result.number == 492
+            assert app.widget.chosen_result.number == number
+        await mouse(pilot, [events.MouseScrollUp], app.widget, offset=(9, 4))
+        assert app.widget.chosen_result.number == 492
 
 
 def test_rows_say_that_they_prove_nothing():
@@ -377,8 +335,8 @@ def test_find_goes_from_one_match_to_the_next_and_round():
 
 async def test_tabs_are_buttons():
     async with running(training()) as (app, pilot):
-        await pilot.click(offset=app.at("profile"))
-        assert app.ran == ["pane('profile')"]
+        await pilot.click(offset=(app.lines()[0].index("profile") + 1, 0))
+        assert app.asked == ["pane('profile')"]
 
 
 # ── the log ─────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual import events
-from textual.app import App
 from textual.geometry import Size
 
 from gpudash.present.axes import TimeRange, TimeView
@@ -25,6 +24,7 @@ from gpudash.present.throughput import (
 )
 from gpudash.snapshot import BlockShown, Marker, Series
 from gpudash.tui.widgets.throughput import ThroughputChart
+from tests.tui.alone import Alone
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import training
 from tests.tui.frames import painted
@@ -278,37 +278,21 @@ def test_a_high_chart_is_lines_with_its_times_below_in_the_hues_of_its_blocks():
 # ── the mouse ───────────────────────────────────────────────────────────────────────────
 
 
-class Alone(App):
-    """An app with nothing but the chart, which notes the actions asked of it."""
-
-    CSS = "ThroughputChart { width: 1fr; height: 1fr; }"
-
-    def __init__(self):
-        super().__init__()
-        self.actions, self.chart = [], ThroughputChart(id="throughput")
-
-    def compose(self):
-        yield self.chart
-
-    async def run_action(self, action):
-        self.actions.append(action)
-
-
 async def test_a_click_puts_the_cursor_a_drag_chooses_a_range_and_the_wheel_zooms():
-    app = Alone()
+    app = Alone(ThroughputChart(id="throughput"))
     async with app.run_test(size=(60, 12)) as pilot:
-        app.chart.show(LEVELS, SECONDS)
-        drawn = app.chart.render_line(0)
-        app.chart.show(LEVELS, SECONDS)
-        assert app.chart.render_line(0) is drawn  # equal data is not painted again
-        await pilot.click(app.chart, offset=(6 + 24, 4))
-        await pilot.click(app.chart, offset=(3, 4))  # beside the plot
-        await pilot.mouse_down(app.chart, offset=(6 + 44, 4))
-        await pilot.mouse_up(app.chart, offset=(6 + 24, 4))
+        app.widget.show(LEVELS, SECONDS)
+        drawn = app.widget.render_line(0)
+        app.widget.show(LEVELS, SECONDS)
+        assert app.widget.render_line(0) is drawn  # equal data is not painted again
+        await pilot.click(app.widget, offset=(6 + 24, 4))
+        await pilot.click(app.widget, offset=(3, 4))  # beside the plot
+        await pilot.mouse_down(app.widget, offset=(6 + 44, 4))
+        await pilot.mouse_up(app.widget, offset=(6 + 24, 4))
         wheel = [events.MouseScrollUp, events.MouseScrollDown]
-        await mouse(pilot, wheel, app.chart, offset=(20, 4))
+        await mouse(pilot, wheel, app.widget, offset=(20, 4))
         await pilot.pause()
-    assert app.actions == [
+    assert app.asked == [
         "screen.cursor_at(30.5)",
         "screen.between(50.5, 30.5)",
         "screen.range(-1)",

@@ -96,16 +96,6 @@ def test_a_script_started_anew_names_its_first_row_by_the_settings_it_then_offer
     assert bench.rows()[0].configuration == "as the script"
 
 
-def test_steps_still_on_the_device_count_in_the_row_before_the_change(bench):
-    bench.train(10)
-    in_flight = bench.run.steps(3)
-    bench.change(pipelined="on")
-    for progress in in_flight:
-        bench.table.step(progress.steps[0])
-    bench.train(WARMUP_STEPS + 1)
-    assert [row.steps for row in bench.rows()] == [10 - WARMUP_STEPS + 3, 1]
-
-
 def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecutive(trained):
     trained.change(batch_size="16")
     assert [row.number for row in trained.rows()] == [1, 2]
@@ -130,17 +120,6 @@ def test_a_new_row_during_warm_up_waits_for_the_rest_of_it(bench):
     bench.table.new_row()
     bench.train(4)
     assert [row.steps for row in bench.rows()] == [1]
-
-
-def test_pauses_do_not_dilute_a_row(bench):
-    bench.train(40)
-    bench.table.sample(gpu(bench.run.now_s - 0.1, gpu_util_pct=90.0))
-    bench.run.wait(60.0)
-    bench.table.sample(gpu(bench.run.now_s - 30.0, gpu_util_pct=0.0))
-    bench.train(20)
-    (row,) = bench.rows()
-    assert row.steps_per_s == pytest.approx(20.0)
-    assert row.values["gpu_util_pct"] == 90.0
 
 
 def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(trained):
@@ -171,17 +150,6 @@ def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained(bench):
         bench.train(20)
         bench.table.sample(host(bench.run.now_s - 0.1, mem_peak_mib=peak_mib))
     assert bench.rows()[0].values["mem_peak_mib"] == 3000.0
-
-
-def test_samples_count_between_the_first_and_the_last_counted_step_whenever_they_come(bench):
-    bench.table.sample(gpu(BEGAN_S + 0.1, gpu_util_pct=1.0))  # in the warm-up
-    bench.table.sample(gpu(BEGAN_S + 1.4, gpu_util_pct=80.0))  # ahead of its step
-    bench.train(40)
-    bench.table.sample(gpu(BEGAN_S + 1.6, gpu_util_pct=100.0))  # after its step
-    bench.table.sample(host(BEGAN_S + 1.6, cpu_pct=150.0))
-    bench.table.sample(gpu(BEGAN_S + 2.2, gpu_util_pct=2.0))  # no step is known for it yet
-    (row,) = bench.rows()
-    assert (row.values["gpu_util_pct"], row.values["cpu_pct"]) == (90.0, 150.0)
 
 
 def test_a_utilisation_that_reaches_back_into_other_settings_or_a_pause_does_not_count(bench):

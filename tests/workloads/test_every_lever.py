@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.conftest import slow_examples
+from tests.waiting import PATIENCE_S
 from tests.workloads.trainings import COUNT, CPU
 from workloads import CATALOGUE, jpeg_input
 from workloads.jpeg_files import JpegFiles
@@ -136,7 +137,7 @@ def run_and_look(workload: str, places: Places, script: Callable[[Run], None]) -
     del run
     gc.collect()
     _, alive = psutil.wait_procs(
-        set(psutil.Process().children(recursive=True)) - children, timeout=10
+        set(psutil.Process().children(recursive=True)) - children, timeout=PATIENCE_S
     )
     assert alive == []
     files_after, shared_after, fds_after = left_behind(places)

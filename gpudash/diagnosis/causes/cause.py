@@ -28,7 +28,6 @@ class Limit(NamedTuple):
     label: str = ""
     """What its share is of."""
     least_pct: float = 0.0
-    """The share from which on it limits."""
     part: ModelPart | None = None
     """The part of a step that is less without it, and is slowed to prove it."""
     also: tuple[ModelPart, ...] = ()

@@ -6,15 +6,13 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
-from msgspec.structs import replace
-
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Measured
 from gpudash.diagnosis.input_effects import pin_ms
 from gpudash.diagnosis.lanes import prepares
 from gpudash.diagnosis.lever_change import change_pct
 from gpudash.diagnosis.parts import PARTS, WAIT
-from gpudash.diagnosis.recent_step import RecentStep, asides_of
+from gpudash.diagnosis.recent_step import asides_of
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Gain
 from gpudash.protocol.inspections import CodeLine, CodeLines, Profiled
@@ -276,14 +274,9 @@ def _ahead(now: Measured) -> str:
     return fmt.milliseconds(max(ahead_ms, 0.0))
 
 
-def _between_events(now: Measured) -> RecentStep:
-    """Return a step of which all parts are of the same steps: a profile has others."""
-    return replace(now.step, profile=None)
-
-
 def _unattributed(now: Measured) -> str:
     """Include that the device may idle between two events."""
-    step = _between_events(now)
+    step = now.step
     named = step.share_pct(step.communication_ms), step.share_pct(step.starved_ms)
     return fmt.percent(max(100 - _known(step.at_work_pct) - sum(one or 0.0 for one in named), 0.0))
 
@@ -430,7 +423,7 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "prepares": lambda now: prepares(now.snapshot, now.step),
     "ahead": _ahead,
     # between the device's events
-    "worked": lambda now: _pct(_between_events(now).at_work_pct),
+    "worked": lambda now: _pct(now.step.at_work_pct),
     "working": lambda now: "GPU" if now.step.on_gpu else "computing",
     "communication": lambda now: _pct(now.step.share_pct(now.step.communication_ms)),
     "host": lambda now: _pct(now.step.share_pct(now.step.host_ms)),

@@ -445,9 +445,8 @@ def _on_device(now: Measured, model: Model) -> Iterator[Cause]:
         waits_as_much = model.without(WAIT).high > model.without(LAUNCH).low - 1e-6
         named = HOST if waits_as_much else LAUNCHING._replace(clauses=HOST.clauses)
         launch = Cause(named, launch.pct, busy_pct)
-    elif (idle_pct := now.step.share_pct(now.step.idle_ms)) is not None:
-        # it may idle for another stream
-        launch = Cause(LAUNCHING, min(launch.pct or 0.0, idle_pct), idle_pct)
+    else:  # what launches take beside the device's work leaves it with nothing to do
+        launch = Cause(LAUNCHING, launch.pct)
     yield launch
 
 

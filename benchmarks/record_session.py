@@ -1,6 +1,6 @@
-"""Record what the driver answers on a real GPU, in the language of `nvml_shim.c`.
+"""Record what the driver answers on a real GPU, in the language of `tests/telemetry/nvml_shim.c`.
 
-    python -m tests.telemetry.record_session FILE --seconds 20 -- COMMAND THAT TRAINS
+    python -m benchmarks.record_session FILE --seconds 20 -- COMMAND THAT TRAINS
 
 Asks five times a second, once a second what takes milliseconds, from 3 s before the command starts
 until 3 s after its end. A line `at 1.200` begins a moment. Below it is each answer that differs

@@ -1,4 +1,4 @@
-"""Cut a trace of torch.profiler to one step, to be kept as a fixture: `trim.py FROM TO.json.gz`.
+"""Cut a trace of torch.profiler to one step, for tests: `trim_trace.py FROM TO.json.gz`.
 
 The step lies between the ends of the first two `Optimizer.step`; it is annotated as ProfilerStep#1.
 All other text is torch's.
@@ -9,9 +9,10 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 
-def trimmed(text):
+def trimmed(text: str) -> str:
     head, rest = text.split('"traceEvents": [', 1)
     body, tail = rest.rsplit("\n  ],", 1)
     events = [(one, json.loads(one)) for one in re.split(r",\n(?=  \{)", body)]
@@ -42,14 +43,14 @@ def trimmed(text):
     return "".join((head, '"traceEvents": [', ",\n".join(kept), "\n  ],", tail))
 
 
-def _is_kept(event, begin, end, launched):
+def _is_kept(event: dict[str, Any], begin: float, end: float, launched: set[int]) -> bool:
     if event["ph"] == "M":
-        return event["name"] == "thread_name"
+        return bool(event["name"] == "thread_name")
     if event.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset"):
         return event["args"]["correlation"] in launched
     if event.get("cat") == "ac2g":
         return event["id"] in launched
-    return event["ph"] == "X" and begin <= event["ts"] < end
+    return event["ph"] == "X" and bool(begin <= event["ts"] < end)
 
 
 if __name__ == "__main__":
