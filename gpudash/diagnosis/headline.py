@@ -17,6 +17,9 @@ from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, train
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
+AS_LONG = 0.1
+"""By this part a step may be longer or shorter than the answer says: a screen has one length."""
+
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """The top line of the dashboard, and what belongs to it."""
@@ -64,13 +67,18 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
     return Headline(
         kind="ended" if ended else found.limit,
         title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
-        evidence=found.evidence,
+        evidence=found.evidence if abs(times - 1) <= AS_LONG else _ago(found.evidence),
         step_ms=found.step_ms and found.step_ms * times,
         lanes=tuple(scaled(one, times) for one in found.lanes),
         tries=found.tries if can_try else (),
         caution=found.caution if can_try else "",
         answer=found,
     )
+
+
+def _ago(evidence: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the evidence of steps that no longer come."""
+    return tuple(f"some seconds ago: {one}" for one in evidence[:1]) + evidence[1:]
 
 
 def _times(step_ms: float | None, steps_per_s: float | None) -> float:

@@ -79,3 +79,5 @@ def test_the_lanes_are_as_long_as_a_step_at_the_rate_of_the_screen_and_keep_thei
     for before, after in zip(then.lanes, now.lanes, strict=True):
         assert sum(part.ms for part in after.parts) + after.rest_ms == pytest.approx(20.0)
         assert after.rest_ms / now.step_ms == pytest.approx(before.rest_ms / then.step_ms)
+    assert then.evidence == ask(changed(snapshot, steps_per_s=95.0)).evidence
+    assert now.evidence == (f"some seconds ago: {then.evidence[0]}", *then.evidence[1:])
