@@ -217,12 +217,12 @@ class HostTime:
 
         With what a step was counted to have.
         """
+        COMPILES.listen()  # before the next compilation, which may be all of a long step
         found, self._found = self._found, {}
         return found
 
     def _divide(self, now: Counters) -> None:
         """Divide the time until `now`, where an iteration has ended, and begin anew."""
-        COMPILES.listen()
         spent = _each(add, self._spent, since(self._before, now))
         if self._busy_s:
             self._found = self._shares(spent)
