@@ -96,7 +96,8 @@ def cell(rng: np.random.Generator, trainings: Sequence[Recorded], spread: float,
         f"-{100 * LOSS:g} %: slower {slower.pct('slower'):.1f} % (median "
         f"{slower.took_s('slower'):.0f} s), inconclusive {slower.pct('inconclusive'):.1f} %; "
         f"unchanged: pass {same.pct('pass', 'faster'):.1f} % ({same.took_s('pass'):.0f} s), "
-        f"slower {same.pct('slower'):.2f} %; smallest loss {100 * smallest:.1f} % ({smallest_s:.0f} s); "
+        f"slower {same.pct('slower'):.2f} %; smallest loss {100 * smallest:.1f} % "
+        f"({smallest_s:.0f} s); "
         f"foretold over true: {told}"
     )
 
