@@ -81,7 +81,7 @@ def _counted(one: ExactChange) -> str:
     return "; ".join([f"{one.name}: {one.before:g} → {one.after:g}", *told])
 
 
-class Counted(msgspec.Struct, frozen=True):
+class CountReport(msgspec.Struct, frozen=True):
     """A count of one profile a side that differs."""
 
     name: str
@@ -113,7 +113,7 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     more_s: float | None = None
     """What a decision would still take."""
     losses: LossesFound | None
-    counts: tuple[Counted, ...]
+    counts: tuple[CountReport, ...]
 
 
 def document(found: GateFindings) -> GateReport:
@@ -132,7 +132,7 @@ def document(found: GateFindings) -> GateReport:
         seconds=_seconds(found),
         losses=found.losses,
         counts=tuple(
-            Counted(one.name, one.before, one.after, (*one.came,), (*one.went,))
+            CountReport(one.name, one.before, one.after, (*one.came,), (*one.went,))
             for one in found.counts
         ),
         **judged,

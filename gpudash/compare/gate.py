@@ -112,7 +112,7 @@ def seconds_to_end(rounds: Sequence[StartCosts], limit: float) -> float | None:
 # ── what it can find ────────────────────────────────────────────────────────────────────
 
 
-class Forecast(NamedTuple):
+class Findable(NamedTuple):
     """What a gate finds here."""
 
     spread: float
@@ -127,7 +127,7 @@ class Forecast(NamedTuple):
     """What that takes, in the median of those."""
 
 
-def forecast(rounds: Sequence[StartCosts], limit: float, budget_s: float) -> Forecast | None:
+def forecast(rounds: Sequence[StartCosts], limit: float, budget_s: float) -> Findable | None:
     """Go through gates with the spread of these starts of equal sides; None with too few.
 
     In spreads, the truth has to lie so far beyond the limit that mean and half an interval reach
@@ -143,7 +143,7 @@ def forecast(rounds: Sequence[StartCosts], limit: float, budget_s: float) -> For
     needed = quantiles(needs, n=100, method="inclusive")[round(100 * FOUND) - 1]
     room = -log1p(-limit) / spread if spread else inf
     known = needed < inf
-    return Forecast(
+    return Findable(
         spread=expm1(spread),
         loss=-expm1(log1p(-limit) - needed * spread) if known else inf,
         loss_s=round_s * median(_looks(one, needed) for one in gates) if known else inf,
@@ -171,7 +171,7 @@ def _looks(margins: Sequence[float], room: float) -> int:
     return next(decided, len(margins))
 
 
-def foreseen(name: str, found: Forecast, limit: float, budget_s: float) -> str:
+def foreseen(name: str, found: Findable, limit: float, budget_s: float) -> str:
     if found.loss == inf:
         return f"{about(budget_s)} cannot suffice: a change is known after {FEWEST_ROUNDS} starts"
     passes = f"an unchanged training passes {100 * limit:g} % in {100 * found.passes:.0f} %"
