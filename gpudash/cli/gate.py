@@ -4,7 +4,7 @@ import fcntl
 import os
 from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
@@ -26,7 +26,7 @@ from gpudash.cli.stdout import complain, say, say_found
 from gpudash.cli.sweep_outputs import check_place
 from gpudash.compare.rounds import FEWEST_ROUNDS
 from gpudash.errors import Exit, UsageError
-from gpudash.output_file import replace_file
+from gpudash.recording.files import created
 from gpudash.run.user_repository import root_of
 from workloads.standard_levers import usable_cores
 
@@ -41,7 +41,9 @@ OF_AB = {
 def main(arguments: Namespace) -> int:
     arguments = Namespace(**OF_AB | vars(arguments))
     _check(arguments)
-    names = arguments.base, arguments.base if arguments.calibrate else arguments.new
+    if arguments.calibrate:
+        arguments.new, arguments.python_b = arguments.base, arguments.python_a
+    names = arguments.base, arguments.new
     with (
         _alone(root_of(Path.cwd())),
         versions_asked(names, arguments, must_differ=not arguments.calibrate) as asked,
@@ -76,33 +78,32 @@ def _check(arguments: Namespace) -> None:
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Say that another gate runs here: its trees are its own, the machine is not."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        complain(f"gpudash: another gate runs in {root}: both take longer, and are less sure")
-    except OSError:  # a file system without locks
-        pass
-    try:
+    with ExitStack() as until_the_end:
+        try:
+            folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY)
+            until_the_end.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            complain(f"gpudash: another gate runs in {root}: both take longer, and are less sure")
+        except OSError:  # a file system without locks
+            pass
         yield
-    finally:
-        os.close(folder)
 
 
 def _gate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
     found = GateFindings(asked[0].name, asked[1].name, arguments.max_slowdown)
 
     def conclude() -> Exit:
-        text = "\n".join(lines(found))
         if arguments.markdown == STDOUT:
-            complain(text)
+            for line in lines(found):
+                complain(line)
             say(as_markdown(found), end="")
         else:
-            say_found(document(found), text, as_json=arguments.json)
-        if arguments.markdown not in (None, STDOUT):
-            replace_file(arguments.markdown, as_markdown(found).encode())
-        if arguments.junit is not None:
-            replace_file(arguments.junit, as_junit(found))
+            say_found(document(found), "\n".join(lines(found)), as_json=arguments.json)
+        for path, written in ((arguments.markdown, as_markdown), (arguments.junit, as_junit)):
+            if path not in (None, STDOUT):
+                with created(path, force=arguments.force) as file:
+                    file.append(written(found).encode())
         if not found.why_not:
             write(found, arguments)
         return EXITS[found.ending]

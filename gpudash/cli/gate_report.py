@@ -163,7 +163,7 @@ def as_markdown(found: GateFindings) -> str:
     return "\n\n".join(parts).rstrip() + "\n"
 
 
-def as_junit(found: GateFindings) -> bytes:
+def as_junit(found: GateFindings) -> str:
     kind = {"pass": "", "faster": "", "inconclusive": "skipped"}.get(found.ending, "failure")
     suite = Element("testsuite", name="gpudash gate", tests="1", errors="0")
     suite.attrib |= {"failures": f"{kind == 'failure':d}", "skipped": f"{kind == 'skipped':d}"}
@@ -176,7 +176,7 @@ def as_junit(found: GateFindings) -> bytes:
         SubElement(case, kind, type=found.ending, message=plain(found.sentence))
     SubElement(case, "system-out").text = "\n".join(map(plain, lines(found)))
     indent(suite)
-    return f"{tostring(suite, encoding='unicode')}\n".encode()
+    return f"{tostring(suite, encoding='unicode')}\n"
 
 
 # ── what it could find ──────────────────────────────────────────────────────────────────
