@@ -128,13 +128,13 @@ def as_rounds(logs: Array, pace: Pace) -> list[StartCosts]:
 
 def decided_after(logs: Array) -> int | None:
     """Return the rounds until a decision, of many; what `is_decided` has, for all looks at once."""
-    means, half = _intervals(logs)
+    means, half = intervals(logs)
     none = (np.expm1(means + half) <= LEAST) & (np.expm1(means - half) >= -LEAST)
     decided = (np.abs(means) > half) | none
     return int(decided.argmax()) + 1 if decided.any() else None
 
 
-def _intervals(logs: Array) -> tuple[Array, Array]:
+def intervals(logs: Array) -> tuple[Array, Array]:
     """Return the mean and half the interval after each round."""
     counts = np.arange(1, len(logs) + 1)
     means = np.cumsum(logs) / counts
@@ -191,7 +191,7 @@ def found_within(
 
 
 def _is_ever_sure(logs: Array, sign: int = 0) -> bool:
-    means, half = _intervals(logs)
+    means, half = intervals(logs)
     return bool(((sign * means if sign else np.abs(means)) > half).any())
 
 

@@ -17,6 +17,8 @@ class Exit(IntEnum):
     REFUSED = 2, "what was asked for does not exist or cannot be; one line says why"
     NOT_SHOWN = 3, "no difference is shown"
     SLOWER = 4, "it is slower"
+    NOT_COMPARABLE = 5, "both cannot be compared; one line says why"
+    TRAINING_CHANGED = 6, "the losses moved: it is another training"
     INTERRUPTED = 130, "interrupted before there was a result"
 
     def __new__(cls, code: int, meaning: str) -> "Exit":  # noqa: PYI034  # Python 3.10 has no Self

@@ -4,7 +4,7 @@ import argparse
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from gpudash.cli.ab_report import check_card, exit_code
@@ -16,9 +16,9 @@ from gpudash.cli.plan import check_with_command
 from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
-from gpudash.compare.rounds import is_decided, of_budget
+from gpudash.compare.rounds import of_budget
 from gpudash.errors import Exit, UsageError
-from gpudash.format import minutes
+from gpudash.format import minutes, plain
 from gpudash.run.user_command import understand
 from gpudash.run.versions import WorkingTrees, check_locks
 
@@ -39,7 +39,10 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     check_card(arguments)
     with _sides(arguments) as (lever, asked):
-        return _ComparingChanges(lever, asked, arguments).main()
+        a, b = (one.name for one in asked)
+        is_fixed = arguments.starts is not None
+        found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
+        return ComparingChanges(found, asked, arguments).main()
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -81,18 +84,29 @@ def _sides(arguments: argparse.Namespace) -> Iterator[tuple[str, tuple[Asked, As
         )
         yield "command", (a, b)
         return
-    pythons = arguments.python_a, arguments.python_b
     names = arguments.versions.split(",")
     if len(names) != 2:
         raise UsageError(f"--versions {arguments.versions} is not valid; valid: A,B")
-    with WorkingTrees((names[0], names[1]), pythons) as trees:
-        check_locks(*trees.versions, pythons)
+    with versions_asked((names[0], names[1]), arguments) as asked:
+        yield "version", asked
+
+
+@contextmanager
+def versions_asked(
+    names: tuple[str, str], arguments: argparse.Namespace, *, must_differ: bool = False
+) -> Iterator[tuple[Asked, Asked]]:
+    """Have a tree for each version meanwhile. Raises UsageError."""
+    pythons = arguments.python_a, arguments.python_b
+    with WorkingTrees(names, pythons) as trees:
+        a, b = trees.versions
+        if must_differ and a.commit == b.commit and len({*pythons}) == 1:
+            what = f"{a.name} and {b.name} are the same commit, {a.commit[:10]}"
+            raise UsageError(f"{plain(what)}; valid: two that differ, or --calibrate")
+        check_locks(a, b, pythons)
         words = arguments.user_command
-        a, b = (
-            Asked(one.name, one.command(words, python))
-            for one, python in zip(trees.versions, pythons, strict=True)
-        )
-        yield "version", (a, b)
+        both = zip(trees.versions, pythons, strict=True)
+        first, second = (Asked(one.name, one.command(words, python)) for one, python in both)
+        yield first, second
 
 
 def _words(option: str, text: str) -> list[str]:
@@ -102,17 +116,20 @@ def _words(option: str, text: str) -> list[str]:
         raise UsageError(f"{option} {text!r} is no command line: {error}") from error
 
 
-class _ComparingChanges:
+class ComparingChanges:
     """Starts both sides until it is sure, or the budget is spent."""
 
     def __init__(
-        self, lever: str, asked: tuple[Asked, Asked], arguments: argparse.Namespace
+        self,
+        found: ChangeFindings,
+        asked: tuple[Asked, Asked],
+        arguments: argparse.Namespace,
+        conclude: Callable[[], int] | None = None,
     ) -> None:
-        self._asked, self._arguments = asked, arguments
+        """`conclude` says what was found, and returns the exit code."""
+        self._asked, self._arguments, self._found = asked, arguments, found
         self._until_s = time.monotonic() + arguments.budget
-        a, b = (one.name for one in asked)
-        is_fixed = arguments.starts is not None
-        self._found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
+        self._say_found = conclude or self._found_of_ab
         self._failed: NoResultError | None = None
 
     def main(self) -> int:
@@ -130,6 +147,11 @@ class _ComparingChanges:
             else:
                 screen.run(lambda: self._compare(rounds), rounds.stop)
         return self._conclude()
+
+    @property
+    def failed(self) -> int | None:
+        """Return the exit code of what failed or was interrupted; None: nothing."""
+        return None if self._failed is None else self._failed.code or None
 
     def _compare(self, rounds: Rounds) -> NoResultError | None:
         """Return why there are not more starts, unless they are enough."""
@@ -190,14 +212,11 @@ class _ComparingChanges:
         left_s = self._until_s - time.monotonic()
         if left_s < found.measured[-1].seconds:
             return True
-        return not found.fixed and is_decided(found.estimate, arguments.within)
+        return found.is_known
 
     def _conclude(self) -> int:
         found, arguments = self._found, self._arguments
-        failed = self._failed.code or None if self._failed is not None else None
-        if found.why_not:
-            complain(f"gpudash: no verdict: {found.why_not}")
-            return Exit.FAILED
+        failed = self.failed
         if not found.measured:
             if failed is None:
                 budget = minutes(arguments.budget)
@@ -207,9 +226,14 @@ class _ComparingChanges:
             else:
                 complain("gpudash: no verdict")
             return Exit.FAILED if failed is None else failed
-        text = "\n".join(lines(found))
-        say_found(document(found), text, as_json=arguments.json)
+        code = self._say_found()
+        return code if failed is None else failed
+
+    def _found_of_ab(self) -> int:
+        found, arguments = self._found, self._arguments
+        if found.why_not:
+            complain(f"gpudash: no verdict: {found.why_not}")
+            return Exit.FAILED
+        say_found(document(found), "\n".join(lines(found)), as_json=arguments.json)
         write(found, arguments)
-        if failed is not None:
-            return failed
         return exit_code(found.estimate) if arguments.exit_code else Exit.DONE

@@ -13,7 +13,7 @@ from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
-from gpudash.compare.rounds import CONFIDENCE, StartCosts, over_rounds, verdict
+from gpudash.compare.rounds import CONFIDENCE, StartCosts, is_decided, over_rounds, verdict
 from gpudash.format import change, figure
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -69,6 +69,11 @@ class ChangeFindings:
     @property
     def estimate(self) -> Estimate:
         return self.looks[-1]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether more starts are needless."""
+        return not self.fixed and is_decided(self.estimate, self.within)
 
     def _judged(self) -> Estimate:
         """Count starts, of which each is one pair."""

@@ -48,10 +48,11 @@ class Verb(NamedTuple):
     """The usage after the name, if it cannot be derived from the arguments."""
     also: str = ""
     """A second line of the usage."""
-    user_command: Literal["", "alone", "or workload"] = ""
-    """Whether a command of the user's is taken: no; no other training is; or else a workload is.
-    It begins at the first word that is no option's, at `-m` or at `--`, and its words become the
-    argument `user_command`. A workload is that first word, and options may follow it."""
+    user_command: Literal["", "alone", "or workload", "after --"] = ""
+    """Whether a command of the user's is taken: no; no other training is; or else a workload is;
+    or it begins at `--`. Else it begins at the first word that is no option's, at `-m` or at `--`.
+    Its words become the argument `user_command`. A workload is that first word, and options may
+    follow it."""
     configuration: Literal["unread", "obeyed", "reported"] = "unread"
     """How the verb uses the configuration. Errors in a reported one are not raised."""
 
@@ -121,6 +122,8 @@ class Parser(argparse.ArgumentParser):
         return list(words), []
 
     def _begins_command(self, word: str) -> bool:
+        if self.verb.user_command == "after --":
+            return False
         if word == "-m" or self.verb.user_command == "alone":
             return True
         from gpudash.run.user_command import begins_command  # not for each help and TAB

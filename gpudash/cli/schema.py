@@ -14,6 +14,8 @@ DOCUMENTS = {
     "ab-changes": "gpudash.cli.changes_report:ChangeReport",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.cli.doctor:Report",
+    "gate": "gpudash.cli.gate_report:GateReport",
+    "gate-calibrate": "gpudash.cli.gate_report:CalibrationReport",
     "info": "gpudash.cli.info:Info",
     "list": "gpudash.cli.catalogue:Catalogue",
     "profile": "gpudash.cli.profile:ProfileReport",

@@ -48,7 +48,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
         for path in at_the_end:
             if places.count(path.absolute()) > 1:
                 raise UsageError(f"{shown(path)} is named twice; valid: a file for each output")
-            _check_place(path, replace=force or resume)
+            check_place(path, replace=force or resume)
 
     def publish(self, sweep: Sweep, provenance: Provenance) -> str | None:
         """Return why a file could not be written, or None. Raises OutputError."""
@@ -98,7 +98,8 @@ def title_of(ran: Provenance) -> str:
     return "; ".join([head, *(text or "" for text, _ in notes)])
 
 
-def _check_place(path: Path, *, replace: bool) -> None:
+def check_place(path: Path, *, replace: bool) -> None:
+    """Raise RecordingError for a file that could not be written later."""
     why = None
     if path.is_dir():
         why = "it is a folder"

@@ -46,6 +46,7 @@ MOST_STARTS = 100
 TRACED_STEPS = 10
 WHY_S = 30.0
 CHANGES_S = 300.0
+GATE_S = 600.0
 ANSWER_S = 15.0
 """Seconds of training behind an answer: the recent steps of which it is are of ten."""
 OF_A_COMMAND = "[options] SCRIPT.py ARGS … | -m MODULE ARGS … | -- COMMAND …"
@@ -315,10 +316,68 @@ _IN_ORDER = (
             ),
             ("gpudash ab --versions main,HEAD train.py", "… or two commits"),
         ),
-        exits=tuple(Exit),
+        exits=(*MEASURED[:-1], Exit.NOT_SHOWN, Exit.SLOWER, Exit.INTERRUPTED),
         meanings={Exit.DONE: "done; with --exit-code: B is faster"},
         configuration="obeyed",
         user_command="or workload",
+    ),
+    Verb(
+        name="gate",
+        summary="May a change go in: is a training slower than at BASE by more than is allowed.",
+        usage="[options] BASE [NEW] -- SCRIPT.py ARGS … | -m MODULE ARGS … | COMMAND …",
+        details=lambda: (
+            "Both versions are started in turns until it is sure, as by gpudash ab --versions.\n"
+            "docs/guide/gate.md says how it goes into a forge."
+        ),
+        options=(
+            option("base", "BASE", "a commit, tag or branch, or . for the tree as it is"),
+            argument("new", "NEW", "the version with the change (.)", default="."),
+            group(
+                "gate",
+                option(
+                    "--max-slowdown",
+                    "P%",
+                    "pass a loss of throughput up to this (2%%)",
+                    type=percent("--max-slowdown"),
+                    default=0.02,
+                ),
+                budget(f"end so long after the begin ({GATE_S:.0f})", GATE_S),
+                switch(
+                    "--calibrate",
+                    "compare BASE with itself: which loss a gate finds here, and how soon",
+                ),
+                option("--python-a", "PATH", "the Python of BASE, where its packages differ"),
+                option("--python-b", "PATH", "the Python of NEW"),
+            ),
+            group(
+                "output",
+                JSON,
+                QUIET,
+                file("--markdown", "FILE", "write it for a comment, empty if it passes; -: print"),
+                file("--junit", "FILE", "write it as a test's result"),
+                file("--card", "FILE", "write the verdict for a pull request, as .svg or .md"),
+                switch("--force", "overwrite existing files"),
+            ),
+        ),
+        examples=(
+            ("gpudash gate main -- train.py", "is the tree as it is slower than main?"),
+            (
+                "gpudash gate --max-slowdown 1% --budget 20m v1.2 HEAD -- train.py --epochs 3",
+                "two commits, a stricter limit, more time",
+            ),
+            ("gpudash gate --calibrate main -- train.py", "what can it find on this machine?"),
+        ),
+        exits=(
+            *(Exit.DONE, Exit.FAILED, Exit.REFUSED, Exit.NOT_SHOWN, Exit.SLOWER),
+            *(Exit.NOT_COMPARABLE, Exit.TRAINING_CHANGED, Exit.INTERRUPTED),
+        ),
+        meanings={
+            Exit.DONE: "pass, or faster; with --calibrate: done",
+            Exit.NOT_SHOWN: "inconclusive within the budget",
+            Exit.SLOWER: "slower, by more than --max-slowdown",
+        },
+        configuration="obeyed",
+        user_command="after --",
     ),
     Verb(
         name="why",
@@ -416,7 +475,7 @@ _IN_ORDER = (
             ("gpudash tune --numerics train.py", "… with precision, compile and the like"),
             ("gpudash tune encdec --save fast", "keep the best: gpudash encdec --profile fast"),
         ),
-        exits=tuple(code for code in Exit if code != Exit.SLOWER),
+        exits=(*MEASURED[:-1], Exit.NOT_SHOWN, Exit.INTERRUPTED),
         meanings={
             Exit.DONE: "done; with --exit-code: something is proven faster",
             Exit.NOT_SHOWN: "with --exit-code: nothing is proven faster",

@@ -8,7 +8,8 @@ Rounds that take S + B seconds and have a variance of s + w / B, that of starts 
 need at most twice the time of the best B then: 2 (S s + w) is at most 2 (√(S s) + √w)².
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import fsum
 from statistics import stdev
 from typing import NamedTuple
@@ -58,31 +59,36 @@ def is_decided(found: Estimate, within: float | None) -> bool:
 
 
 def seconds_to_decide(rounds: Sequence[StartCosts], within: float | None = None) -> float | None:
-    """Return what a decision still takes if change and spread stay; None if that is not known."""
-    if is_decided(over_rounds(rounds), within):
+    return seconds_until(partial(is_decided, within=within), rounds)
+
+
+def seconds_until(
+    is_known: Callable[[Estimate], bool], rounds: Sequence[StartCosts]
+) -> float | None:
+    """Return what that still takes if change and spread stay; None if it is not known."""
+    if is_known(over_rounds(rounds)):
         return 0.0
     if len(rounds) < FEWEST_ROUNDS:
         return None
     logs = [log_ratio(*one.costs) for one in rounds]
     centre, spread = fsum(logs) / len(logs), stdev(logs)
     low, high = len(rounds), _MOST
-    if not _would_decide(high, centre, spread, within):
+    if not is_known(_foreseen(high, centre, spread)):
         return None
     while high - low > 1:
         middle = (low + high) // 2
-        if _would_decide(middle, centre, spread, within):
+        if is_known(_foreseen(middle, centre, spread)):
             high = middle
         else:
             low = middle
     return (high - len(rounds)) * fsum(one.seconds for one in rounds) / len(rounds)
 
 
-def _would_decide(count: int, centre: float, spread: float, within: float | None) -> bool:
+def _foreseen(count: int, centre: float, spread: float) -> Estimate:
     reached = reach(count, CONFIDENCE, EFFECTS)
     assert reached is not None
     low, change, high = (relative(centre + side * reached * spread) for side in (-1, 0, 1))
-    found = Estimate(pairs=count, change=change, low=low, high=high, confidence=CONFIDENCE)
-    return is_decided(found, within)
+    return Estimate(pairs=count, change=change, low=low, high=high, confidence=CONFIDENCE)
 
 
 def rounds_within(budget_s: float, round_s: float) -> int:
@@ -94,9 +100,9 @@ def of_budget(budget_s: float, first: StartCosts) -> str:
     if rounds_within(budget_s, first.seconds) >= FEWEST_ROUNDS:
         return ""
     return (
-        f"{_about(budget_s)} cannot suffice: one start of each takes {_about(first.seconds)}, "
+        f"{about(budget_s)} cannot suffice: one start of each takes {about(first.seconds)}, "
         f"and a change is known after {FEWEST_ROUNDS} of each at the earliest, "
-        f"{_about(FEWEST_ROUNDS * first.seconds)}"
+        f"{about(FEWEST_ROUNDS * first.seconds)}"
     )
 
 
@@ -105,7 +111,7 @@ def verdict(name: str, rounds: Sequence[StartCosts], within: float | None = None
     decided = is_decided(found, within)
     said = effect(name, found, least_of(within)) if decided or is_sure(found) else ""
     shown = said or f"inconclusive: {fmt.change(found.change, found.low, found.high)}"
-    many = f"{len(rounds)} start{'s' * (len(rounds) != 1)} of each"
+    many = starts_of_each(rounds)
     more_s = seconds_to_decide(rounds, within)
     if decided:
         return f"{shown}, {many}"
@@ -113,10 +119,14 @@ def verdict(name: str, rounds: Sequence[StartCosts], within: float | None = None
         too_few = "; too few for an interval" * (found.low is None)
         return f"{shown}, {many}{too_few}"
     what = "a decision" if within is None else f"± {100 * within:g} %"
-    return f"{shown}, {many}; {what} would take about {_about(more_s)} more"
+    return f"{shown}, {many}; {what} would take about {about(more_s)} more"
 
 
-def _about(seconds: float) -> str:
+def starts_of_each(rounds: Sequence[StartCosts]) -> str:
+    return f"{len(rounds)} start{'s' * (len(rounds) != 1)} of each"
+
+
+def about(seconds: float) -> str:
     for unit, length_s in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 2 * length_s:
             return f"{seconds / length_s:.0f} {unit}"

@@ -36,10 +36,7 @@ class UserRepository:
 
     def __init__(self, scratch: Path) -> None:
         """Keep what is new in a scratch directory. Raises UsageError."""
-        try:
-            self.root = Path(git(Path.cwd(), "rev-parse", "--show-toplevel"))
-        except UsageError as error:
-            raise UsageError(f"{error}; valid: a folder in a working tree of Git's") from error
+        self.root = root_of(Path.cwd())
         self.within = git(Path.cwd(), "rev-parse", "--show-prefix")
         """The current folder, from the root."""
         self._store = scratch / "objects"  # of trees as they are
@@ -53,7 +50,7 @@ class UserRepository:
             return commit
         names = git(self.root, "for-each-ref", "--format=%(refname:short)").splitlines()
         valid = f"valid: a commit, tag or branch, or {AS_IS}{did_you_mean(name, names)}"
-        raise UsageError(plain(f"--versions {name}: no commit of {self.root}; {valid}"))
+        raise UsageError(plain(f"version {name}: no commit of {self.root}; {valid}"))
 
     def check_out(self, commit: str, tree: Path) -> None:
         self._check_out(self.root, commit, tree)
@@ -65,7 +62,7 @@ class UserRepository:
         if mib > MOST_MIB:
             files = f"{memory(mib)} of files that Git neither tracks nor ignores"
             valid = "valid: data named in .gitignore"
-            raise UsageError(plain(f"--versions {AS_IS}: {root} has {files}; {valid}"))
+            raise UsageError(plain(f"version {AS_IS}: {root} has {files}; {valid}"))
         index = self._store / f"index-{os.urandom(8).hex()}"
         with suppress(FileNotFoundError):  # nothing was ever added
             shutil.copy2(_inside(root, "index"), index)
@@ -105,6 +102,14 @@ class UserRepository:
             raise UsageError(plain(f"{error}; valid: a commit that {root} has whole")) from error
         for path, named in submodules(tree, root).items():
             self._check_out(root / path, named, tree / path)
+
+
+def root_of(folder: Path) -> Path:
+    """Raise UsageError if it is in no working tree of Git's."""
+    try:
+        return Path(git(folder, "rev-parse", "--show-toplevel"))
+    except (UsageError, OSError) as error:
+        raise UsageError(f"{error}; valid: a folder in a working tree of Git's") from error
 
 
 def submodules(tree: Path, root: Path, **how: str) -> dict[str, str]:
@@ -158,5 +163,5 @@ def git(where: Path, *words: str, **how: str) -> str:
     if done.returncode:
         lines = done.stderr.splitlines()
         why = next((line for line in lines if not line.startswith(("hint:", "warning:"))), "")
-        raise UsageError(plain(f"--versions: git {words[0]} in {where}: {why}"))
+        raise UsageError(plain(f"git {words[0]} in {where}: {why}"))
     return done.stdout.removesuffix("\n")

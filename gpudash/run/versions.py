@@ -92,7 +92,7 @@ class WorkingTrees:
                 self._repository = UserRepository(self._folder)
                 first, second = map(self._version, names, "ab", pythons)
             except OSError as error:
-                raise UsageError(plain(f"--versions {','.join(names)}: {error}")) from error
+                raise UsageError(plain(f"versions {','.join(names)}: {error}")) from error
             on_failure.pop_all()
         self.versions: tuple[Version, Version] = first, second
 
@@ -112,7 +112,7 @@ class WorkingTrees:
         folder = tree / within
         self._repository.check_out(commit, tree)
         if not folder.is_dir():
-            raise UsageError(plain(f"--versions {name}: that version has no folder {within}"))
+            raise UsageError(plain(f"version {name}: that version has no folder {within}"))
         modules = set[str]()
         for of_version, theirs in nested(tree, root):
             modules |= _modules(of_version)
@@ -125,7 +125,7 @@ class WorkingTrees:
         python = interpreter(python)
         path, lost = self._python_path(folder, tree, modules, python)
         if lost:
-            what = f"--versions {name}: {python} imports {lost} instead of from that version"
+            what = f"version {name}: {python} imports {lost} instead of from that version"
             valid = "valid: --python-a and --python-b with an environment for each"
             raise UsageError(plain(f"{what}; {valid}"))
         return Version(name, commit, tree, folder, path, root)
@@ -184,7 +184,7 @@ def check_locks(a: Version, b: Version, pythons: tuple[str | None, str | None]) 
     one, other = _locks(a), _locks(b)
     differing = [name for name in sorted(one | other) if one.get(name) != other.get(name)]
     if differing and None in pythons:
-        what = f"--versions {a.name},{b.name}: {', '.join(differing)}"
+        what = f"versions {a.name},{b.name}: {', '.join(differing)}"
         valid = "valid: --python-a PYTHON --python-b PYTHON"
         raise UsageError(plain(f"{what}: not the same packages, so each needs its own; {valid}"))
 

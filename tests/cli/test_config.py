@@ -56,6 +56,10 @@ NEVER_STANDING = {
         *("card", "force", "a", "b", "versions", "python_a", "python_b", "budget", "dashboard"),
         "losses",
     },
+    "gate": {
+        *("base", "new", "max_slowdown", "budget", "calibrate", "python_a", "python_b"),
+        *("json", "quiet", "markdown", "junit", "card", "force"),
+    },
     "tune": {"energy", "only", "numerics", "fresh", "save", "json", "exit_code", "quiet", "nproc"},
     "why": {"prove", "no_profile", "with_profile", "json", "quiet", "nproc"},
     "sweep": {

@@ -263,11 +263,11 @@ def test_a_repository_may_have_any_shape(root, shape, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("mian", "--versions mian: no commit of .*; did you mean main?"),
-        ("a branch", "--versions a branch: no commit of "),
-        ("", "--versions : no commit of "),
-        ("--git-dir", "--versions --git-dir: no commit of "),
-        ("main:src", "--versions main:src: no commit of "),
+        ("mian", "version mian: no commit of .*; did you mean main?"),
+        ("a branch", "version a branch: no commit of "),
+        ("", "version : no commit of "),
+        ("--git-dir", "version --git-dir: no commit of "),
+        ("main:src", "version main:src: no commit of "),
     ],
 )
 def test_a_name_that_is_no_commit_is_refused(root, name, why):
@@ -280,7 +280,7 @@ def test_a_name_that_is_no_commit_is_refused(root, name, why):
     [
         ("none", "not a git repository.*; valid: a folder in a working tree"),
         ("bare", "must be run in a work tree; valid: a folder in a working tree"),
-        ("project/data", "--versions v1: that version has no folder data/"),
+        ("project/data", "version v1: that version has no folder data/"),
     ],
 )
 def test_a_folder_that_no_version_has_is_refused(root, folder, why, monkeypatch):

@@ -1,0 +1,144 @@
+"""`gpudash gate`: the exit code says whether a change may go in."""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from xml.etree.ElementTree import fromstring
+
+import jsonschema
+import msgspec
+import pytest
+
+from gpudash.cli.gate_report import EXITS, GateFindings, GateReport, as_junit, as_markdown, lines
+from gpudash.cli.main import main
+from gpudash.errors import Exit
+from tests.cli.test_ab_changes import SIX, TRAIN, start
+from tests.compare.test_gate import Count
+from tests.worker_double import environment, gpudash
+
+VERSIONS = {"base": "--step-ms 2", "slower": "--step-ms 8"}
+
+
+@pytest.fixture
+def repository(tmp_path, monkeypatch):
+    """The working folder: one whose script has a tag for each version."""
+
+    def git(*words):
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, check=True)
+
+    git("init", "--quiet", "-b", "main")
+    for name, words in VERSIONS.items():
+        (tmp_path / "train.py").write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
+        git("add", "-A")
+        git("commit", "--quiet", "-m", name)
+        git("tag", name)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def asked(*words):
+    """Run a gate as a command; return its exit code, what it found, and what it told."""
+    python = ("--python-a", sys.executable, "--python-b", sys.executable)
+    command = gpudash("gate", "--json", *python, *words, "--", "train.py")
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
+    return done.returncode, json.loads(done.stdout or "null"), done.stderr
+
+
+def test_a_slower_version_fails_with_a_comment_and_a_tests_result(repository):
+    folder = os.open(repository, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)  # as another gate does
+    code, found, told = asked("--markdown", "it.md", "--junit", "it.xml", "base", "slower")
+    os.close(folder)
+    assert (code, found["ending"], found["starts"]) == (Exit.SLOWER, "slower", 4), told
+    jsonschema.validate(found, msgspec.json.schema(GateReport))
+    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert "another gate runs in " in told
+    assert "slower is 75.0 % slower" in (repository / "it.md").read_text()
+    suite = fromstring((repository / "it.xml").read_text())
+    assert (suite.get("failures"), suite[0].get("name")) == ("1", "base → slower: train.py")
+
+
+# ── what the starts say ─────────────────────────────────────────────────────────────────
+
+
+def gated(*starts, limit=0.02, counts=()):
+    found = GateFindings("main", "HEAD", limit)
+    found.counts = counts
+    for one in starts:
+        found.add(one)
+    return found
+
+
+SAME = [start(10.0, 10.0 * (1 + one / 1000)) for one in (0, 1, -1, 2, -2, 0)]
+
+
+def test_what_passes_leaves_no_comment():
+    assert (gated(*SAME).ending, as_markdown(gated(*SAME))) == ("pass", "")
+    assert gated(*SIX).ending == "faster"
+    assert "5.0 % faster" in as_markdown(gated(*SIX))
+    assert fromstring(as_junit(gated(*SAME))).get("failures") == "0"
+
+
+def test_another_training_is_no_pass():
+    moved = ({1: 2.0, 2: 1.512}, {1: 2.0, 2: 1.401})
+    found = gated(*[start(10.0, 10.0, losses=moved)] * 4)
+    assert (found.ending, EXITS[found.ending]) == ("training changed", 6)
+    assert "losses moved from step 2 on" in found.sentence
+
+
+def test_a_count_that_differs_is_told_with_what_came():
+    found = gated(*SAME, counts=(Count("syncs", 0, 1, ("aten::item",)),))
+    assert (found.ending, [*lines(found)][1]) == ("slower", "syncs: 0 → 1; came: aten::item")
+    assert "- syncs: 0 → 1" in as_markdown(found)
+
+
+def test_both_have_to_be_comparable():
+    found = gated(start(10.0, 10.0, b_samples=None))
+    assert found.ending == "not comparable"
+    assert fromstring(as_junit(found)).get("failures") == "1"
+    assert "known of one side alone" in as_markdown(found)
+
+
+def test_too_few_starts_are_skipped_in_a_tests_result():
+    found = gated(*SAME[:2])
+    assert (EXITS[found.ending], fromstring(as_junit(found)).get("skipped")) == (3, "1")
+
+
+# ── bad input ───────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["base"], "needs a command"),
+        (["base", "train.py"], "needs a command"),
+        (["base", "base", "--", "train.py"], "base and base are the same commit"),
+        (["mian", "--", "train.py"], "version mian: no commit of "),
+        (["base", "--max-slowdown", "0", "--", "train.py"], "--max-slowdown 0% is not valid"),
+        (["--calibrate", "base", "slower", "--", "train.py"], "--calibrate compares BASE"),
+        (["--calibrate", "--junit", "x", "base", "--", "train.py"], "--junit does not go with"),
+        (["--json", "--markdown", "-", "base", "--", "train.py"], "does not go with --json"),
+        (["--junit", "train.py", "base", "--", "train.py"], "train.py exists"),
+    ],
+)
+def test_what_cannot_be_gated_is_one_line(words, says, repository, capsys, monkeypatch):
+    monkeypatch.setattr("psutil.getloadavg", lambda: (0.0, 0.0, 0.0))
+    assert main(["gate", *words]) == Exit.REFUSED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+
+
+def test_a_project_without_a_repository_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["gate", "main", "--", "train.py"]) == Exit.REFUSED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "valid: a folder in a working tree of Git's" in line
+
+
+def test_a_loaded_machine_is_told_of(repository, capsys, monkeypatch):
+    monkeypatch.setattr("psutil.getloadavg", lambda: (999.0, 0.0, 0.0))
+    main(["gate", "--budget", "1", "base", "slower", "--", "false"])
+    assert "the machine is loaded: 999 processes for " in capsys.readouterr().err
