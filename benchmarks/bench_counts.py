@@ -45,9 +45,12 @@ def measured(base: str, plant: str, device: str) -> MeasuredRound:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu")
-    device = parser.parse_args().device
+    parser.add_argument("bases", nargs="*", default=[*BASES], help=", ".join(BASES))
+    asked = parser.parse_args()
+    device = asked.device
     planted = found = equal = wrong = 0
-    for base, plants in BASES.items():
+    for base in asked.bases:
+        plants = BASES[base]
         same: list[Each] = []
         for plant in plants if base != "memory" or device == "cuda" else ():
             planted += 1

@@ -16,7 +16,7 @@ import msgspec
 
 from gpudash.compare.rounds import CONFIDENCE, EFFECTS
 from gpudash.compare.sequential import estimate_so_far
-from gpudash.format import figure, memory
+from gpudash.format import clip, figure, memory
 
 STEADY = 0.8
 """Share of the steps with the same count from which on it is that of a step."""
@@ -24,6 +24,8 @@ ALLOWED = {"peak memory": 0.01}
 """Relative change of what is nearly exact."""
 BY_NAME = ("operators", "collectives", "copies")
 """Names of these are the same in each start: another one is a change, if there are as many too."""
+MOST_NAMES, MOST_NAME = 4, 40
+"""Names in a sentence, and columns of each."""
 ONE = {"copies": "copy", "launches": "launch", "calls for device memory": "call for device memory"}
 _LINE = re.compile(r":\d+$")
 
@@ -51,12 +53,17 @@ class CountChange(msgspec.Struct, frozen=True):
             return f"peak memory: {memory(self.after)} instead of {memory(self.before)}"
         more = abs(self.after - self.before)
         what = ONE.get(self.name, self.name[:-1]) if more == 1 else self.name
-        how = f"{figure(more)} {what} a step {'more' if self.after > self.before else 'fewer'}"
-        if not more:
-            how = f"other {what}"
-        both = self.came and self.went
-        names = ", ".join(self.came) + f"{' in place of '}{', '.join(self.went)}" * bool(both)
-        return ": ".join(filter(None, (how, names or ", ".join(self.went))))
+        how = f"other {what}"
+        if more:
+            how = f"{more:,.4g} {what} a step {'more' if self.after > self.before else 'fewer'}"
+        names = " in place of ".join(filter(None, map(_listed, (self.came, self.went))))
+        return f"{how}: {names}" if names else how
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [clip(one, MOST_NAME) for one in names[:MOST_NAMES]]
+    left = len(names) - MOST_NAMES
+    return ", ".join(shown) + (f" and {left} more" if left > 0 else "")
 
 
 class PhaseLoss(msgspec.Struct, frozen=True):

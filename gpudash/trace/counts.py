@@ -25,10 +25,10 @@ Each: TypeAlias = dict[str, dict[str, tuple[int, ...]]]
 
 def count(trace: Trace) -> Each:
     """Count nothing of a trace without annotated steps."""
-    return _Counting(trace).each() if trace.steps else {}
+    return _StepCounting(trace).each() if trace.steps else {}
 
 
-class _Counting:
+class _StepCounting:
     def __init__(self, trace: Trace) -> None:
         self._trace, events = trace, trace.events
         called_us = np.where(events.launch >= 0, events.begin_us[events.launch], events.begin_us)
@@ -44,7 +44,7 @@ class _Counting:
         collectives = operators & trace.named(COLLECTIVE.fullmatch)
         called = training & operators & trace.named(OPERATOR.fullmatch) & ~collectives
         called[called] = innermost(events, called, called) < 0
-        regions = events.are("annotation") & trace.named(lambda name: name.startswith(COMPILED[0]))
+        regions = training & trace.named(lambda name: name.startswith(COMPILED[0]))
         found = {"operators": called, "collectives": collectives, "compiled regions": regions}
         device = events.are("kernel", "set", "collective")
         if device.any():

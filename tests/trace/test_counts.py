@@ -20,7 +20,7 @@ def test_operators_count_without_what_they_call_and_without_the_loaders_thread(t
 
 
 def test_collectives_and_the_parts_of_a_compiled_model_have_counters_of_their_own(tmp_path):
-    region = {**step(0, 30, 5), "name": "Torch-Compiled Region: 0/0"}
+    region = operator("Torch-Compiled Region: 0/0", 30, 5)
     events = [operator("c10d::allreduce_", 10, 20), region]
     counted = count(trace_of(tmp_path, *STEPS, *events))
     assert counted["collectives"] == {"allreduce_": (1, 0)}
