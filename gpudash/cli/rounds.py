@@ -257,7 +257,9 @@ class Rounds:
             while not is_there():
                 one.session.wait(POLL_S)
                 self._watching.show(self._running)
-                if self._signals or one.has_ended or time.monotonic() > until_s:
+                if self._signals:
+                    raise NoResultError(Exit.INTERRUPTED)
+                if one.has_ended or time.monotonic() > until_s:
                     return False
             return True
 
