@@ -38,7 +38,7 @@ def measured(base: str, plant: str, device: str) -> MeasuredRound:
     words = ["--", sys.executable, str(SCRIPT), base]
     sides = [[*words, "--device", device], [*words, plant, "--device", device]]
     a, b = (Asked(" ".join(one[3:]), understand(one)) for one in sides)
-    rounds = Rounds((a, b), Namespace(pairs=2), time.monotonic() + 300, _Silent())
+    rounds = Rounds((a, b), Namespace(pairs=6), time.monotonic() + 300, _Silent())
     return rounds.next(seed=0)
 
 

@@ -40,6 +40,8 @@ CONTEXT_MIB = 1024
 """What a process takes on a GPU beside what PyTorch's allocator holds, at most."""
 PROFILED_STEPS = 10
 """Of each side, for its counts."""
+FEWEST_TOLD = 4
+"""Times that a training has told a count, for that to be its usual one: it may compile once."""
 SHOWN_LINES = 20
 """Of what a side printed, if it fails."""
 
@@ -250,7 +252,8 @@ class Rounds:
         return self._counts.get(0, ""), self._counts.get(1, "")
 
     def _counted(self, one: Started, trace: Path) -> Each | str:
-        told = {TOLD[name]: {"": tuple(values)} for name, values in one.side.told.items()}
+        often = {name: each for name, each in one.side.told.items() if len(each) >= FEWEST_TOLD}
+        told = {TOLD[name]: {"": tuple(values)} for name, values in often.items()}
         until_s = min(self._until_s, time.monotonic() + PATIENCE_S)
 
         def comes(is_there: Callable[[], bool]) -> bool:
