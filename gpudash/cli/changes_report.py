@@ -1,7 +1,7 @@
 """What `gpudash ab` prints of two commands or two versions, over the starts of both."""
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
@@ -10,11 +10,13 @@ from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.ab import contention, sides_of
 from gpudash.compare.alternation import Unit, cost_ms, unit_of
 from gpudash.compare.blocks import MeasuredBlock
+from gpudash.compare.counted import CountChange, PhaseLoss, changes, phase_lost
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
 from gpudash.compare.rounds import CONFIDENCE, StartCosts, is_decided, over_rounds, verdict
 from gpudash.format import change, figure
+from gpudash.metrics import phases_ms
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
 from gpudash.statistics import mean
@@ -87,6 +89,28 @@ class ChangeFindings:
         return compare_losses(a, b)
 
     @property
+    def counts(self) -> tuple[CountChange, ...]:
+        a, b = self.measured[0].counts
+        return () if isinstance(a, str) or isinstance(b, str) else tuple(changes(a, b))
+
+    @property
+    def why_no_counts(self) -> str:
+        sides = zip((self.a, self.b), self.measured[0].counts, strict=True)
+        return "; ".join(f"{name}: {why}" for name, why in sides if why and isinstance(why, str))
+
+    @property
+    def phase_lost(self) -> PhaseLoss | None:
+        return phase_lost(
+            [(_phases(one.blocks[0]), _phases(one.blocks[1])) for one in self.measured]
+        )
+
+    @property
+    def differences(self) -> list[str]:
+        """Return what else differs, a sentence each."""
+        lost = self.phase_lost
+        return [one.sentence for one in self.counts] + ([lost.sentence] if lost else [])
+
+    @property
     def told(self) -> str:
         if not self.fixed:
             return verdict(self.b, self.rounds, self.within)
@@ -136,6 +160,12 @@ class ChangeFindings:
         )
 
 
+def _phases(blocks: Sequence[MeasuredBlock]) -> dict[str, float]:
+    found = [phases_ms(one.values) for one in blocks]
+    means = {name: mean(one.get(name) for one in found) for name in found[0]}
+    return {name: ms for name, ms in means.items() if ms is not None}
+
+
 class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
     """What `gpudash ab --json` prints of two commands or versions; the pairs are starts."""
 
@@ -143,6 +173,12 @@ class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
     """What a cost is of: `token`, `sample` or `step`."""
     why_apart: str
     """Why both were not measured at the same time; empty if they were."""
+    counts: tuple[CountChange, ...] | None
+    """What differs exactly in a step. None = not counted."""
+    why_no_counts: str
+    """A clause; empty if both were counted."""
+    phase_lost: PhaseLoss | None
+    """The phase that has surely become longer, by most; None: none has."""
 
 
 def document(found: ChangeFindings) -> ChangeReport:
@@ -163,6 +199,9 @@ def document(found: ChangeFindings) -> ChangeReport:
         compared_by=str(found.unit),
         losses=found.losses,
         why_apart=found.why_apart,
+        counts=None if found.why_no_counts else found.counts,
+        why_no_counts=found.why_no_counts,
+        phase_lost=found.phase_lost,
         **asdict(report_of(shown, found.estimate, None, 0)),
     )
 
@@ -185,8 +224,11 @@ def _of_start(whole: ComparisonShown, found: ChangeFindings, number: int) -> Sta
 def lines(found: ChangeFindings) -> Iterator[str]:
     shown = found.shown()
     yield str(shown.verdict)
-    changes = (f"{100 * (one.costs[0] / one.costs[1] - 1):+z.1f}" for one in found.rounds)
-    yield f"the starts: {', '.join(changes)} %"
+    starts = (f"{100 * (one.costs[0] / one.costs[1] - 1):+z.1f}" for one in found.rounds)
+    yield f"the starts: {', '.join(starts)} %"
+    yield from found.differences
+    if found.why_no_counts:
+        yield f"not counted: {found.why_no_counts}"
     for side, name in enumerate((found.a, found.b)):
         rates = (
             f"{figure(shown.of(rate)[side])} {unit}"

@@ -197,7 +197,7 @@ class ChangesScreen:
         found, code = self._found, failed.code
         known, why = self._so_far(), failed.why or found.why_not
         if known.pairs:
-            known = replace(known, verdict=found.verdict)
+            known = replace(known, verdict="; ".join([found.verdict, *found.differences]))
         else:
             known = replace(known, failure=why or "no start of both has ended")
         states: dict[int, ShownState] = {Exit.DONE: "finished", Exit.INTERRUPTED: "stopped"}

@@ -1,6 +1,6 @@
 """What `gpudash gate` prints and writes: of the gate, and of what it could find."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -9,9 +9,9 @@ import msgspec
 
 from gpudash.cli import changes_report
 from gpudash.cli.changes_report import ChangeFindings
+from gpudash.compare.counted import CountChange
 from gpudash.compare.gate import (
     Ending,
-    ExactChange,
     are_moved,
     ending,
     forecast,
@@ -41,9 +41,6 @@ EXITS: dict[Ending, Exit] = {
 class GateFindings(ChangeFindings):
     """What the starts so far say of a limit."""
 
-    counts: Sequence[ExactChange] = ()
-    """What one profile a side has counted, where that differs."""
-
     def __init__(self, base: str, new: str, limit: float) -> None:
         super().__init__("version", base, new, within=None, fixed=False)
         self.limit = limit
@@ -68,27 +65,9 @@ class GateFindings(ChangeFindings):
 
     @property
     def sentence(self) -> str:
-        return f"{self.ending}: {self.why_not or self.verdict}"
-
-    @property
-    def counted(self) -> list[str]:
-        return [_counted(one) for one in self.counts]
-
-
-def _counted(one: ExactChange) -> str:
-    names = ((word, which) for word, which in (("came", one.came), ("went", one.went)) if which)
-    told = (f"{word}: {', '.join(which)}" for word, which in names)
-    return "; ".join([f"{one.name}: {one.before:g} → {one.after:g}", *told])
-
-
-class CountReport(msgspec.Struct, frozen=True):
-    """A count of one profile a side that differs."""
-
-    name: str
-    before: float
-    after: float
-    came: tuple[str, ...]
-    went: tuple[str, ...]
+        more = [one.sentence for one in self.counts if one.after > one.before]
+        why = more if self.ending == "slower" else []
+        return f"{self.ending}: {'; '.join([*why, self.why_not or self.verdict])}"
 
 
 class GateReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,7 +92,8 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     more_s: float | None = None
     """What a decision would still take."""
     losses: LossesFound | None
-    counts: tuple[CountReport, ...]
+    counts: tuple[CountChange, ...] | None
+    """What differs exactly in a step. None = not counted."""
 
 
 def document(found: GateFindings) -> GateReport:
@@ -131,10 +111,7 @@ def document(found: GateFindings) -> GateReport:
         starts=len(found.measured),
         seconds=_seconds(found),
         losses=found.losses,
-        counts=tuple(
-            CountReport(one.name, one.before, one.after, (*one.came,), (*one.went,))
-            for one in found.counts
-        ),
+        counts=None if found.why_no_counts else found.counts,
         **judged,
     )
 
@@ -145,7 +122,6 @@ def _seconds(found: ChangeFindings) -> float:
 
 def lines(found: GateFindings) -> Iterator[str]:
     yield found.sentence
-    yield from found.counted
     if not found.why_not:
         yield from [*changes_report.lines(found)][1:]
 
@@ -156,7 +132,7 @@ def as_markdown(found: GateFindings) -> str:
         return ""
     parts = [f"**gpudash gate, {plain(found.sentence)}**"]
     if found.counts:
-        parts.append("\n".join(f"- {plain(one)}" for one in found.counted))
+        parts.append("\n".join(f"- {plain(one)}" for one in found.differences))
     if not found.why_not:
         card = card_of(found.shown(), found.snapshot, "", len(found.measured))
         parts += [] if card is None else [markdown(card)]

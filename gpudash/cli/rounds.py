@@ -18,12 +18,15 @@ import psutil
 
 from gpudash.cli.headless import News, session_of
 from gpudash.cli.user_training import UserTraining
-from gpudash.compare.alternation import MOST_PAIRS, SideBlocks, alone, alternating
+from gpudash.compare.alternation import MOST_PAIRS, TOLD, SideBlocks, alone, alternating
 from gpudash.compare.blocks import MeasuredBlock
-from gpudash.errors import Exit
+from gpudash.compare.counted import Each
+from gpudash.errors import Exit, UsageError
 from gpudash.run.guarded import Guarded
 from gpudash.run.user_command import UserCommand
 from gpudash.snapshot import Snapshot
+from gpudash.trace.counts import count
+from gpudash.trace.read import read
 from workloads.standard_levers import usable_cores
 
 POLL_S = 0.05
@@ -35,6 +38,10 @@ BUSY = 0.05
 """Share of the usable cores that a paused side may take: more would slow the other one."""
 CONTEXT_MIB = 1024
 """What a process takes on a GPU beside what PyTorch's allocator holds, at most."""
+PROFILED_STEPS = 10
+"""Of each side, for its counts."""
+FEWEST_TOLD = 4
+"""Times that a training has told a count, for that to be its usual one: it may compile once."""
 SHOWN_LINES = 20
 """Of what a side printed, if it fails."""
 
@@ -53,6 +60,8 @@ class MeasuredRound(NamedTuple):
     blocks: tuple[Sequence[MeasuredBlock], Sequence[MeasuredBlock]]
     losses: tuple[dict[int, float], dict[int, float]]
     snapshots: tuple[Snapshot, Snapshot]
+    counts: tuple[Each | str, Each | str] = ("", "")
+    """What the steps of each had in the first start, or why that is not known."""
 
 
 class NoResultError(Exception):
@@ -145,6 +154,7 @@ class Rounds:
         self._began_s = time.monotonic()
         self._signals: list[int] = []
         self._running: list[Started] = []
+        self._counts: dict[int, Each | str] = {}  # by side
         self._is_tried = False  # whether both can be measured at the same time
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
@@ -189,7 +199,8 @@ class Rounds:
                 self._is_tried = True
             turns.begin()
             self._measure(ready_s - start_s)
-            return self._found(sides, began_s)
+            found = self._found(sides, began_s)
+            return found._replace(counts=self._count(folder))
 
     def _why_loud(self, sides: tuple[SideBlocks, SideBlocks]) -> str:
         most_pct = 100 * BUSY * usable_cores()
@@ -208,7 +219,12 @@ class Rounds:
                 self._until(lambda side=side: len(side.blocks) > 0)  # type: ignore[misc]
                 self._measure(time.monotonic() - start_s)
                 snapshots[which] = self._running[0].snapshot
-        return self._found(sides, began_s)._replace(snapshots=(snapshots[0], snapshots[1]))
+                counting_s = time.monotonic()
+                counts = self._count(folder)
+                began_s += time.monotonic() - counting_s
+        return self._found(sides, began_s)._replace(
+            snapshots=(snapshots[0], snapshots[1]), counts=counts
+        )
 
     def _found(self, sides: tuple[SideBlocks, SideBlocks], began_s: float) -> MeasuredRound:
         (a, b), running = sides, self._running
@@ -218,6 +234,41 @@ class Rounds:
             blocks=(a.blocks[:pairs], b.blocks[:pairs]),
             losses=(a.losses, b.losses),
             snapshots=(running[0].snapshot, running[-1].snapshot) if running else (Snapshot(),) * 2,
+        )
+
+    def _count(self, folder: Path) -> tuple[Each | str, Each | str]:
+        """Profile what runs, whose blocks are measured, unless an earlier start has done so."""
+        for one in self._running:
+            if one.which not in self._counts:
+                self._counts[one.which] = self._counted(one, folder / f"{one.which}.trace.json")
+        return self._counts.get(0, ""), self._counts.get(1, "")
+
+    def _counted(self, one: Started, trace: Path) -> Each | str:
+        often = {name: each for name, each in one.side.told.items() if len(each) >= FEWEST_TOLD}
+        told = {TOLD[name]: {"": tuple(values)} for name, values in often.items()}
+        until_s = min(self._until_s, time.monotonic() + PATIENCE_S)
+
+        def comes(is_there: Callable[[], bool]) -> bool:
+            while not is_there():
+                one.session.wait(POLL_S)
+                self._show(self._running)
+                if self._signals:
+                    raise NoResultError(Exit.INTERRUPTED)
+                if one.has_ended or time.monotonic() > until_s:
+                    return False
+            return True
+
+        one.session.end_comparison()
+        one.session.resume()
+        if comes(lambda: one.side.done):
+            asked = one.session.profile(PROFILED_STEPS, trace)
+            if comes(lambda: one.snapshot.last_command >= asked and not one.snapshot.profiling):
+                try:
+                    return one.snapshot.profile_refusal or {**count(read(trace)), **told}
+                except UsageError as error:
+                    return str(error)
+        return (
+            "it ended before its profile" if one.has_ended else "its profile was not over in time"
         )
 
     # ── what trains ─────────────────────────────────────────────────────────────────────

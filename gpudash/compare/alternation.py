@@ -21,6 +21,12 @@ from gpudash.statistics import Means, geometric
 MOST_PAIRS = 100
 """Pairs of blocks in a start at most."""
 MEMORY = ("mem_reserved_mib", "mem_free_mib", "worker_rss_mib")
+TOLD = {
+    "compiles": "compiles",
+    "mem_peak_mib": "peak memory",
+    "collective_mib": "MiB of collectives",
+}
+"""What a training counts without a profile, by metric, as `counted.py` names it."""
 REPORTS = 2
 """After the first steps, until the last of their losses has arrived."""
 SETTLES_S = 1.0
@@ -86,6 +92,8 @@ class SideBlocks(Experiment):
         """Why it has not begun with the settings that were asked for; empty if it has."""
         self.held_mib: dict[str, float] = {}
         """Memory by metric: what it holds, and what the device has left; absent = not known yet."""
+        self.told: dict[str, list[float]] = {}
+        """Since its first block, by metric of `TOLD`: what the training says of itself."""
         self.ran: list[tuple[float, float | None]] = []
         """Begin and end of each block, where both run in turns; no end while it lasts."""
 
@@ -136,6 +144,9 @@ class SideBlocks(Experiment):
 
     def _train(self, item: Progress) -> None:
         self._keep(item.values)
+        for name in TOLD:
+            if name in item.values and self.blocks:
+                self.told.setdefault(name, []).append(item.values[name])
         for step, loss in item.first_losses:
             self.losses[step] = float("nan") if loss is None else loss
         self._later += item.total_steps >= MOST_STEPS

@@ -10,9 +10,10 @@ from itertools import count
 from math import expm1, inf, log1p, sqrt
 from random import Random
 from statistics import fmean, median, quantiles, stdev
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from gpudash import format as fmt
+from gpudash.compare.counted import CountChange
 from gpudash.compare.losses import compare_losses
 from gpudash.compare.paired_t import Estimate, effect, log_ratio
 from gpudash.compare.rounds import (
@@ -39,21 +40,6 @@ MOST_LOOKS = 100
 """Of each."""
 
 
-class ExactChange(Protocol):
-    """A count of one profile a side: launches, syncs, bytes."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def before(self) -> float: ...
-    @property
-    def after(self) -> float: ...
-    @property
-    def came(self) -> Sequence[str]: ...
-    @property
-    def went(self) -> Sequence[str]: ...
-
-
 def of_throughput(found: Estimate, limit: float) -> Ending:
     """Judge the whole interval: beyond the limit, above 0, within the limit, or neither."""
     if found.low is None or found.high is None:
@@ -65,11 +51,14 @@ def of_throughput(found: Estimate, limit: float) -> Ending:
     return "pass" if found.low >= -limit else "inconclusive"
 
 
-def ending(found: Estimate, limit: float, counts: Sequence[ExactChange] = ()) -> Ending:
+def ending(found: Estimate, limit: float, counts: Sequence[CountChange] = ()) -> Ending:
     """Call it slower too if a count has grown, unless the training is faster for that."""
     of_time = of_throughput(found, limit)
-    has_grown = any(one.after > one.before for one in counts)
-    return "slower" if has_grown and of_time != "faster" else of_time
+    return "slower" if has_grown(counts) and of_time != "faster" else of_time
+
+
+def has_grown(counts: Sequence[CountChange]) -> bool:
+    return any(one.after > one.before for one in counts)
 
 
 def are_moved(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]]) -> bool:

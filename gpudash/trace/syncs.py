@@ -38,10 +38,10 @@ def syncs(trace: Trace) -> tuple[SyncUse, ...]:
     operators = _outermost(trace, OPERATOR, waits)
     groups, group_of = np.unique(np.where(operators >= 0, operators, waits), return_inverse=True)
     blocked_us = np.bincount(group_of, trace.events.duration_us[waits], len(groups))
-    noted = _noted(trace)
-    claims = _claims(trace, groups, noted)
+    calls = noted(trace)
+    claims = _claims(trace, groups, calls)
 
-    counts = Counter(_place(call) for _, call in noted)
+    counts = Counter(_place(call) for _, call in calls)
     total_us: dict[tuple[str, int, str, str], float] = dict.fromkeys(counts, 0.0)
     for group, us in zip(groups.tolist(), blocked_us.tolist(), strict=True):
         call = claims.get(group)
@@ -71,13 +71,13 @@ def _waits(trace: Trace) -> Indices:
     annotated = events.are("annotation") & trace.named(STEP.fullmatch)
     if annotated.any():  # after the steps gpudash's profiler waits, and then torch's
         is_wait &= events.begin_us < events.end_us[annotated].max()
-    return np.flatnonzero(is_wait & (_step_of(trace, events.begin_us) >= 0))
+    return np.flatnonzero(is_wait & (step_of(trace, events.begin_us) >= 0))
 
 
-def _noted(trace: Trace) -> Noted:
+def noted(trace: Trace) -> Noted:
     calls = trace.profiled.syncs if trace.profiled else ()
     timed = sorted(((_at_us(trace, call), call) for call in calls), key=lambda one: one[0])
-    inside = _step_of(trace, np.array([at_us for at_us, _ in timed])) >= 0
+    inside = step_of(trace, np.array([at_us for at_us, _ in timed])) >= 0
     return [one for one, is_in in zip(timed, inside, strict=True) if is_in or one[0] == -math.inf]
 
 
@@ -109,9 +109,9 @@ def _claims(trace: Trace, groups: Indices, noted: Noted) -> dict[int, SyncCall]:
             idle.append((at_us, call))
 
     idle_us = np.array([at_us for at_us, _ in idle])
-    idle_step = _step_of(trace, idle_us)
+    idle_step = step_of(trace, idle_us)
     in_backward = groups[_outermost(trace, BACKWARD, groups) >= 0]
-    for group, step in zip(in_backward, _step_of(trace, begins_us[in_backward]), strict=True):
+    for group, step in zip(in_backward, step_of(trace, begins_us[in_backward]), strict=True):
         after = int(np.searchsorted(idle_us, begins_us[group]))
         if group not in claims and after < len(idle) and idle_step[after] == step:
             claims[int(group)] = idle[after][1]
@@ -126,7 +126,7 @@ def _first_within(begins_us: NDArray[np.float64], at_us: float, call: SyncCall) 
     return min(int(np.searchsorted(begins_us, at_us - (call.at_ns - call.began_ns) / 1e3)), last)
 
 
-def _step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
+def step_of(trace: Trace, at_us: NDArray[np.float64]) -> Indices:
     if not trace.steps:
         return np.zeros(len(at_us), np.int64)
     begins = np.array([step.begin_us for step in trace.steps])

@@ -60,6 +60,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     assert [one["pairs"] for one in found["starts"]] == [2, 2]
     assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
     assert found["why_apart"] == ""
+    assert (found["counts"], found["why_no_counts"], found["phase_lost"]) == ([], "", None)
     assert "both are started 2 times; what they write is lost, but for what Git ignores" in told
     assert before == (
         git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
@@ -156,6 +157,16 @@ def test_the_starts_are_what_is_counted():
     assert [(one.low, one.confidence) for one in told.starts] == [(None, 0.99)] * 6
     card = markdown(card_of(found(*SIX).shown(), Snapshot(), "", 6))
     assert "over 6 starts, both started anew for each; losses identical over 1 step." in card
+
+
+def test_what_differs_in_a_step_stands_below_the_verdict():
+    counted = ({"operators": {}}, {"operators": {"item": (1,) * 10}})
+    differ = found(*(one._replace(counts=counted) for one in SIX))
+    assert "1 operator a step more: item" in [*lines(differ)]
+    assert [one.name for one in document(differ).counts] == ["operators"]
+    unknown = found(SIX[0]._replace(counts=("it ended before its profile", {})))
+    assert "not counted: train.py: it ended before its profile" in [*lines(unknown)]
+    assert document(unknown).counts is None
 
 
 def test_a_larger_batch_that_takes_longer_is_compared_by_samples():

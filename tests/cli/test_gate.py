@@ -15,7 +15,6 @@ from gpudash.cli.gate_report import EXITS, GateFindings, GateReport, as_junit, a
 from gpudash.cli.main import main
 from gpudash.errors import Exit
 from tests.cli.test_ab_changes import SIX, TRAIN, start
-from tests.compare.test_gate import Count
 from tests.worker_double import environment, gpudash
 
 VERSIONS = {"base": "--step-ms 2", "slower": "--step-ms 8"}
@@ -64,9 +63,8 @@ def test_a_slower_version_fails_with_a_comment_and_a_tests_result(repository):
 # ── what the starts say ─────────────────────────────────────────────────────────────────
 
 
-def gated(*starts, limit=0.02, counts=()):
+def gated(*starts, limit=0.02):
     found = GateFindings("main", "HEAD", limit)
-    found.counts = counts
     for one in starts:
         found.add(one)
     return found
@@ -89,10 +87,14 @@ def test_another_training_is_no_pass():
     assert "losses moved from step 2 on" in found.sentence
 
 
-def test_a_count_that_differs_is_told_with_what_came():
-    found = gated(*SAME, counts=(Count("syncs", 0, 1, ("aten::item",)),))
-    assert (found.ending, [*lines(found)][1]) == ("slower", "syncs: 0 → 1; came: aten::item")
-    assert "- syncs: 0 → 1" in as_markdown(found)
+def test_a_count_that_has_grown_is_slower_and_told_with_what_came():
+    counts = {"syncs": {}}, {"syncs": {"item at train.py:31": [1.0] * 10}}
+    found = gated(SAME[0]._replace(counts=counts), *SAME[1:])
+    told = "1 sync a step more: item at train.py:31"
+    assert found.ending == "slower"
+    assert found.sentence.startswith(f"slower: {told}; no difference shown for HEAD")
+    assert told in lines(found)
+    assert f"- {told}" in as_markdown(found)
 
 
 def test_both_have_to_be_comparable():

@@ -100,6 +100,15 @@ def test_losses_of_the_first_steps_are_kept_by_step():
     assert side.has_losses  # those that there are
 
 
+def test_what_a_training_counts_itself_is_kept_once_a_block_was_measured():
+    side, *_ = conducted()
+    report = Progress(until_s=BEGAN_S, steps=(), total_steps=2, total_samples=None)
+    side.fold(replace(report, values={"compiles": 1.0}))  # as a start does
+    side.blocks.append(BLOCK)
+    side.fold(replace(report, values={"compiles": 0.0, "cpu_pct": 90.0}))
+    assert side.told == {"compiles": [0.0]}
+
+
 def test_what_is_refused_before_the_first_step_is_what_it_was_to_begin_with():
     side, *_ = conducted()
     report = Progress(until_s=BEGAN_S, steps=(), total_steps=2, total_samples=None)
