@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from gpudash.cli.ab_report import check_card, exit_code
 from gpudash.cli.changes_report import ChangeFindings, document, lines, write
 from gpudash.cli.changes_screen import ChangesScreen
+from gpudash.cli.following import after_programs
 from gpudash.cli.headless import Printer
+from gpudash.cli.keeping import Judged, Keeping, keeping
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
 from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Onlooker, Rounds, Started
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
-from gpudash.compare.rounds import is_decided, of_budget
+from gpudash.compare.rounds import EFFECTS, is_decided, of_budget
 from gpudash.errors import Exit, UsageError
 from gpudash.format import minutes
 from gpudash.run.user_command import understand
@@ -39,7 +43,9 @@ def main(arguments: argparse.Namespace) -> int:
     _check(arguments)
     check_card(arguments)
     with _sides(arguments) as (lever, asked):
-        return _ComparingChanges(lever, asked, arguments).main()
+        a, b = (one.name for one in asked)
+        with keeping(arguments, lever, a, b) as attempt:
+            return _ComparingChanges(lever, asked, arguments, attempt).main()
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -120,9 +126,13 @@ class _ComparingChanges:
     """Starts both sides until it is sure, or the budget is spent."""
 
     def __init__(
-        self, lever: str, asked: tuple[Asked, Asked], arguments: argparse.Namespace
+        self,
+        lever: str,
+        asked: tuple[Asked, Asked],
+        arguments: argparse.Namespace,
+        attempt: Keeping,
     ) -> None:
-        self._asked, self._arguments = asked, arguments
+        self._asked, self._arguments, self._attempt = asked, arguments, attempt
         self._until_s = time.monotonic() + arguments.budget
         a, b = (one.name for one in asked)
         is_fixed = arguments.starts is not None
@@ -210,6 +220,7 @@ class _ComparingChanges:
         failed = self._failed.code or None if self._failed is not None else None
         if found.why_not:
             complain(f"gpudash: no verdict: {found.why_not}")
+            self._attempt.without(Exit.FAILED, found.why_not)
             return Exit.FAILED
         if not found.measured:
             if failed is None:
@@ -219,9 +230,22 @@ class _ComparingChanges:
                 )
             else:
                 complain("gpudash: no verdict")
-            return Exit.FAILED if failed is None else failed
-        text = "\n".join(lines(found))
-        say_found(document(found), text, as_json=arguments.json)
+            code = Exit.FAILED if failed is None else failed
+            self._attempt.without(code, self._failed.why if self._failed is not None else "")
+            return code
+        judged = Judged(
+            found.estimate,
+            found.verdict,
+            "starts",
+            len(found.measured),
+            None if found.fixed else EFFECTS,
+        )
+        holds = self._attempt.judged(judged)
+        following = (
+            after_programs(found.estimate, arguments, holds=holds) if arguments.json else None
+        )
+        report = replace(document(found), holds=holds, next=following)
+        say_found(report, "\n".join(lines(found)), as_json=arguments.json)
         write(found, arguments)
         if failed is not None:
             return failed
