@@ -344,6 +344,18 @@ _IN_ORDER = (
         ),
     ),
     Verb(
+        name="mcp",
+        summary="The verbs with --json as tools of a Model Context Protocol server, on stdio.",
+        details=lambda: (
+            "Needs gpudash[mcp]. It serves in the folder in which it is started, until its input "
+            "ends."
+        ),
+        examples=(
+            ("gpudash mcp", "the command that an MCP client starts"),
+            ("gpudash mcp < /dev/null", "does it start? It ends at once"),
+        ),
+    ),
+    Verb(
         name="why",
         summary="What limits a training, what each lever would bring, and whether that is so.",
         also=f"gpudash why {OF_A_COMMAND}",
