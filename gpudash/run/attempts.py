@@ -81,7 +81,9 @@ def keep(path: Path, attempt: Attempt) -> None:
     if not os.path.lexists(ignoring):
         ignoring.write_text("*\n", encoding="utf-8")
     line = msgspec.json.encode(attempt) + b"\n"
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    descriptor = os.open(
+        path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW, 0o666
+    )
     with open(descriptor, "r+b", buffering=0) as file:  # noqa: PTH123  # a descriptor
         fcntl.flock(file, fcntl.LOCK_EX)
         end = file.seek(0, os.SEEK_END)
