@@ -206,7 +206,7 @@ def _kept(attempt: Keeping, findings: StartFindings) -> bool | None:
     """Return whether the verdict holds among all attempts."""
     if findings.results:
         return attempt.judged(findings.judged)
-    attempt.without(Exit.FAILED if findings.failed is None else findings.failed)
+    attempt.without(Exit.FAILED if findings.failed is None else findings.failed, findings.why)
     return None
 
 
@@ -227,11 +227,13 @@ def _findings(
     """End with the first start that has no result. Raises UsageError or LeverError."""
     planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
+    why = ""
     between_starts: list[int] = []
     with interruptions(between_starts):  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
-            found = _result(training, _Comparing(arguments, start, known), start)
+            course = _Comparing(arguments, start, known)
+            found = _result(training, course, start)
             if isinstance(found, StartFinding):
                 results.append(found)
                 if planned > 1 and not arguments.quiet:
@@ -241,7 +243,8 @@ def _findings(
                 failed = Exit.INTERRUPTED if ends and is_early else None
             else:
                 failed = found
-    return StartFindings(results, planned, failed)
+                why = (course.comparison.failure if course.comparison is not None else "") or ""
+    return StartFindings(results, planned, failed, why)
 
 
 def _result(training: AskedTraining, course: _Comparing, start: Start) -> StartFinding | int:

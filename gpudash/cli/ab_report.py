@@ -119,6 +119,8 @@ class StartFindings(NamedTuple):
     planned: int = 1
     failed: int | None = None
     """The exit code if it ended early; why has been said then."""
+    why: str = ""
+    """What the last comparison said of that; often nothing."""
     losses: LossesFound | None = None
     """None: not compared."""
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from gpudash.cli.main import main
+from gpudash.errors import Exit
 from gpudash.run.attempts import FILE, FOLDER, read
 from tests.cli import test_ab
 from tests.cli.conftest import ROOT
@@ -75,13 +76,17 @@ def test_a_claim_that_does_not_hold_is_to_be_measured_over_starts_and_one_that_h
     assert (found["holds"], found["next"]) == (True, "gpudash show pipelined=on")
 
 
-def test_what_was_refused_is_kept_with_the_reason(file, capfd, printed):
+def test_what_failed_or_was_refused_is_kept_with_the_reason(file, capfd, printed):
     assert main(["ab", "--a", "true", "--b", "true", "--quiet"]) != 0
+    stubborn = Worker(
+        refuses=lambda settings: "no streams" if settings["pipelined"] == "on" else ""
+    )
+    assert test_ab.run(ScriptedSession(stubborn)) == Exit.REFUSED
     capfd.readouterr()
-    (one,) = listed(printed)["attempts"]
-    assert (one["lever"], one["verdict"], one["change"]) == ("command", "failed", None)
-    assert one["told"]
-    assert f"{one['told']}\n" in printed("attempts")
+    failed, refused = listed(printed)["attempts"]
+    assert (failed["lever"], failed["verdict"], failed["change"]) == ("command", "failed", None)
+    assert (refused["verdict"], refused["told"]) == ("refused", "no streams")
+    assert ": refused: no streams\n" in printed("attempts")
 
 
 def test_a_verdict_is_not_lost_where_it_cannot_be_kept(file, capfd):
