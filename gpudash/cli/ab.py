@@ -16,7 +16,9 @@ from gpudash.cli.ab_report import (
     lines,
     write_card,
 )
+from gpudash.cli.following import after_lever
 from gpudash.cli.headless import interruptions
+from gpudash.cli.keeping import Keeping, keeping
 from gpudash.cli.measure import AskedTraining, Course, measure, training_of
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import compared_values
@@ -178,22 +180,34 @@ def main(arguments: argparse.Namespace) -> int:
     arguments.starts = arguments.starts or 1
     check_card(arguments)
     training, known = _asked(arguments)
-    losses: LossesFound | None = None
     if arguments.starts > 1:
         if arguments.set_by.get("ab.within") == COMMAND_LINE:
             raise UsageError(
                 "--within does not go with --starts: how narrow the interval is, the starts decide"
             )
         _announce(arguments)
-    if arguments.losses:
-        name, _, values = arguments.lever.partition("=")
-        a, b = (known.a, known.b) if known is not None else values.split(",")
-        compared = first_losses.compare(training, name, (a, b), arguments)
-        if isinstance(compared, int):
-            return compared
-        losses = compared
-    findings = _findings(training, known, arguments)
-    return conclude(findings._replace(losses=losses), arguments)
+    if arguments.no_instruments:  # it changes nothing in the training
+        return conclude(_findings(training, known, arguments), arguments)
+    name, _, values = arguments.lever.partition("=")
+    a, b = (known.a, known.b) if known is not None else values.split(",")
+    with keeping(arguments, name, a, b) as attempt:
+        losses: LossesFound | None = None
+        if arguments.losses:
+            compared = first_losses.compare(training, name, (a, b), arguments)
+            if isinstance(compared, int):
+                attempt.without(compared)
+                return compared
+            losses = compared
+        findings = _findings(training, known, arguments)._replace(losses=losses)
+        return conclude(findings, arguments, holds=_kept(attempt, findings))
+
+
+def _kept(attempt: Keeping, findings: StartFindings) -> bool | None:
+    """Return whether the verdict holds among all attempts."""
+    if findings.results:
+        return attempt.judged(findings.judged)
+    attempt.without(Exit.FAILED if findings.failed is None else findings.failed, findings.why)
+    return None
 
 
 def _announce(arguments: argparse.Namespace) -> None:
@@ -213,11 +227,13 @@ def _findings(
     """End with the first start that has no result. Raises UsageError or LeverError."""
     planned, results = arguments.starts, list[StartFinding]()
     failed: int | None = None
+    why = ""
     between_starts: list[int] = []
     with interruptions(between_starts):  # within a start others take the signals
         while failed is None and len(results) < planned:
             start = Start(len(results) + 1, planned)
-            found = _result(training, _Comparing(arguments, start, known), start)
+            course = _Comparing(arguments, start, known)
+            found = _result(training, course, start)
             if isinstance(found, StartFinding):
                 results.append(found)
                 if planned > 1 and not arguments.quiet:
@@ -227,7 +243,8 @@ def _findings(
                 failed = Exit.INTERRUPTED if ends and is_early else None
             else:
                 failed = found
-    return StartFindings(results, planned, failed)
+                why = (course.comparison.failure if course.comparison is not None else "") or ""
+    return StartFindings(results, planned, failed, why)
 
 
 def _result(training: AskedTraining, course: _Comparing, start: Start) -> StartFinding | int:
@@ -254,14 +271,18 @@ def _result(training: AskedTraining, course: _Comparing, start: Start) -> StartF
     return StartFinding(comparison, ended.snapshot, ended.interrupted)
 
 
-def conclude(found: StartFindings, arguments: argparse.Namespace) -> int:
+def conclude(
+    found: StartFindings, arguments: argparse.Namespace, *, holds: bool | None = None
+) -> int:
     results, failed = found.results, found.failed
     if not results:
         return Exit.FAILED if failed is None else failed
     shown = found.shown
     if arguments.json or shown.verdict is not None:
         text = "\n".join(lines(found, arguments.price))
-        say_found(document(found, arguments.price), text, as_json=arguments.json)
+        following = after_lever(found.found, arguments, holds=holds) if arguments.json else None
+        report = replace(document(found, arguments.price), holds=holds, next=following)
+        say_found(report, text, as_json=arguments.json)
     if shown.verdict is not None:
         write_card(shown, results[-1].snapshot, arguments, starts=len(results))
     else:

@@ -7,16 +7,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from msgspec.structs import replace
+
 from gpudash.cli.ab_report import check_card, exit_code
 from gpudash.cli.changes_report import ChangeFindings, document, lines, write
 from gpudash.cli.changes_screen import ChangesScreen
+from gpudash.cli.following import after_programs
 from gpudash.cli.headless import Printer
+from gpudash.cli.keeping import Judged, Keeping, keeping
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.cli.plan import check_with_command
 from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
 from gpudash.cli.stdout import complain, on_terminal, say_found
 from gpudash.cli.user_training import heeding
-from gpudash.compare.rounds import of_budget
+from gpudash.compare.rounds import EFFECTS, of_budget
 from gpudash.errors import Exit, UsageError
 from gpudash.format import minutes, plain
 from gpudash.run.user_command import understand
@@ -42,7 +46,8 @@ def main(arguments: argparse.Namespace) -> int:
         a, b = (one.name for one in asked)
         is_fixed = arguments.starts is not None
         found = ChangeFindings(lever, a, b, within=arguments.within, fixed=is_fixed)
-        return ComparingChanges(found, asked, arguments).main()
+        with keeping(arguments, lever, a, b) as attempt:
+            return ComparingChanges(found, asked, arguments, attempt).main()
 
 
 def _check(arguments: argparse.Namespace) -> None:
@@ -124,10 +129,16 @@ class ComparingChanges:
         found: ChangeFindings,
         asked: tuple[Asked, Asked],
         arguments: argparse.Namespace,
+        attempt: Keeping | None,
         conclude: Callable[[], int] | None = None,
     ) -> None:
-        """`conclude` says what was found, and returns the exit code."""
+        """`conclude` says what was found, and returns the exit code.
+
+        Without an attempt none is kept.
+        """
         self._asked, self._arguments, self._found = asked, arguments, found
+        self._attempt = attempt
+        self._holds: bool | None = None  # among all attempts
         self._until_s = time.monotonic() + arguments.budget
         self._say_found = conclude or self._found_of_ab
         self._failed: NoResultError | None = None
@@ -225,15 +236,35 @@ class ComparingChanges:
                 )
             else:
                 complain("gpudash: no verdict")
-            return Exit.FAILED if failed is None else failed
+            code = Exit.FAILED if failed is None else failed
+            if self._attempt is not None:
+                self._attempt.without(code, self._failed.why if self._failed is not None else "")
+            return code
+        self._keep()
         code = self._say_found()
         return code if failed is None else failed
 
+    def _keep(self) -> None:
+        found, attempt = self._found, self._attempt
+        if attempt is None:
+            return
+        if found.why_not:
+            attempt.without(Exit.FAILED, found.why_not)
+            return
+        effects = None if found.fixed else EFFECTS
+        many = len(found.measured)
+        judged = Judged(found.estimate, found.verdict, "starts", many, effects)
+        self._holds = attempt.judged(judged)
+
     def _found_of_ab(self) -> int:
-        found, arguments = self._found, self._arguments
+        found, arguments, holds = self._found, self._arguments, self._holds
         if found.why_not:
             complain(f"gpudash: no verdict: {found.why_not}")
             return Exit.FAILED
-        say_found(document(found), "\n".join(lines(found)), as_json=arguments.json)
+        following = (
+            after_programs(found.estimate, arguments, holds=holds) if arguments.json else None
+        )
+        report = replace(document(found), holds=holds, next=following)
+        say_found(report, "\n".join(lines(found)), as_json=arguments.json)
         write(found, arguments)
         return exit_code(found.estimate) if arguments.exit_code else Exit.DONE

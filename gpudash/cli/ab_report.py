@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
+from gpudash.cli.keeping import Judged
 from gpudash.cli.stdout import complain
 from gpudash.compare.ab import INSTRUMENTS, Comparison, contention
 from gpudash.compare.energy import Costs, costs, of_starts, worth_lines
@@ -72,6 +73,11 @@ class ComparisonReport(StartReport, frozen=True, kw_only=True):
     b: str
     starts: tuple[StartReport, ...]
     """The starts of the training that have a result."""
+    holds: bool | None = None
+    """Whether the claim holds at the error rate over all attempts of the project; None: it claims
+    no difference, or attempts are not kept here."""
+    next: str | None = None
+    """The command to go on with."""
     why_no_energy: str = ""
     """Why the energy is not known; empty if it was not asked for."""
     costs: Costs | None = None
@@ -113,6 +119,8 @@ class StartFindings(NamedTuple):
     planned: int = 1
     failed: int | None = None
     """The exit code if it ended early; why has been said then."""
+    why: str = ""
+    """What the last comparison said of that; often nothing."""
     losses: LossesFound | None = None
     """None: not compared."""
 
@@ -120,6 +128,14 @@ class StartFindings(NamedTuple):
     def found(self) -> Estimate:
         each = [one.found for one in self.results]
         return each[0] if self.planned == 1 else over_starts(each)
+
+    @property
+    def judged(self) -> Judged:
+        found, shown = self.found, self.shown
+        told = shown.verdict or self.results[0].told
+        if self.planned > 1:
+            return Judged(found, told, "starts", len(self.results), None)
+        return Judged(found, told, "pairs", found.pairs, self.results[0].comparison.effects)
 
     @property
     def check(self) -> Estimate | None:

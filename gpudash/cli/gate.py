@@ -21,6 +21,7 @@ from gpudash.cli.gate_report import (
     document,
     lines,
 )
+from gpudash.cli.keeping import keeping
 from gpudash.cli.rounds import Asked
 from gpudash.cli.stdout import complain, say, say_found
 from gpudash.cli.sweep_outputs import check_place
@@ -91,7 +92,8 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _gate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
-    found = GateFindings(asked[0].name, asked[1].name, arguments.max_slowdown)
+    base, new = (one.name for one in asked)
+    found = GateFindings(base, new, arguments.max_slowdown)
 
     def conclude() -> Exit:
         if arguments.markdown == STDOUT:
@@ -108,7 +110,8 @@ def _gate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
             write(found, arguments)
         return EXITS[found.ending]
 
-    return _measured(ComparingChanges(found, asked, arguments, conclude), found)
+    with keeping(arguments, found.lever, base, new) as attempt:
+        return _measured(ComparingChanges(found, asked, arguments, attempt, conclude), found)
 
 
 def _calibrate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
@@ -122,7 +125,7 @@ def _calibrate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
         say_found(told, told.sentence, as_json=arguments.json)
         return Exit.DONE
 
-    return _measured(ComparingChanges(found, asked, arguments, conclude), found)
+    return _measured(ComparingChanges(found, asked, arguments, None, conclude), found)
 
 
 def _measured(comparing: ComparingChanges, found: ChangeFindings) -> int:

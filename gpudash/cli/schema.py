@@ -12,6 +12,7 @@ from workloads.nearest import unknown
 DOCUMENTS = {
     "ab": "gpudash.cli.ab_report:ComparisonReport",
     "ab-changes": "gpudash.cli.changes_report:ChangeReport",
+    "attempts": "gpudash.cli.attempts:AttemptsReport",
     "compare": "gpudash.compare.runs.comparison:RunComparison",
     "doctor": "gpudash.cli.doctor:Report",
     "gate": "gpudash.cli.gate_report:GateReport",

@@ -8,6 +8,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.cli import tune_memory
 from gpudash.cli.catalogue import Shown, recipe_lines
+from gpudash.cli.following import after_tune
 from gpudash.cli.measure import Course, Ended, measure, training_of
 from gpudash.cli.stdout import ask, complain, on_terminal, say_found
 from gpudash.compare.energy import Costs, costs, worth_lines
@@ -82,6 +83,8 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     core_wait_pct: float | None
     harm: str | None
     """What a setting has done to the training: a loss that stayed no number."""
+    next: str | None = None
+    """The command to go on with."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -194,6 +197,9 @@ def _conclude(tune: Tune, arguments: argparse.Namespace, ended: Ended) -> int:
     tuning.cancel(why)
     _remember(tune, tuning)
     found = document(tuning, snapshot, tune.choice.left_out, arguments.price)
+    if arguments.json:
+        following = after_tune(found.best, arguments, ran_out=found.ran_out)
+        found = msgspec.structs.replace(found, next=following)
     text = "\n".join(lines(tuning, tune.choice.left_out, arguments.price))
     say_found(found, text, as_json=arguments.json)
     if tuning.hurt:

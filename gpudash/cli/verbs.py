@@ -380,6 +380,41 @@ _IN_ORDER = (
         user_command="after --",
     ),
     Verb(
+        name="attempts",
+        summary="The changes that ab judged in this project, and how far all verdicts are right.",
+        details=lambda: (
+            "Each verdict of gpudash ab is kept in .gpudash/attempts.jsonl, at the root of the Git "
+            "repository.\n"
+            "A claim holds if it is right at an error rate over all of them: "
+            "docs/concepts/statistics.md says how."
+        ),
+        options=(JSON,),
+        examples=(
+            ("gpudash attempts", "what was tried, the newest last, and what of it holds"),
+            ("gpudash attempts --json", "the newest 50, for a program"),
+        ),
+    ),
+    Verb(
+        name="skill",
+        summary="How a program works with gpudash: what to ask, what to claim, when to stop.",
+        examples=(
+            ("gpudash skill", "in the terminal"),
+            ("gpudash skill > SKILL.md", "for an agent that reads files"),
+        ),
+    ),
+    Verb(
+        name="mcp",
+        summary="The verbs with --json as tools of a Model Context Protocol server, on stdio.",
+        details=lambda: (
+            "Needs gpudash[mcp]. It serves in the folder in which it is started, until its input "
+            "ends."
+        ),
+        examples=(
+            ("gpudash mcp", "the command that an MCP client starts"),
+            ("gpudash mcp < /dev/null", "does it start? It ends at once"),
+        ),
+    ),
+    Verb(
         name="why",
         summary="What limits a training, what each lever would bring, and whether that is so.",
         also=f"gpudash why {OF_A_COMMAND}",

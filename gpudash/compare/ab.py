@@ -108,6 +108,19 @@ class Comparison(Experiment):
         return self._intervals[-1] if self._intervals else None
 
     @property
+    def effects(self) -> tuple[float, ...] | None:
+        """Those for which the newest interval was made; None: it is Student's."""
+        if self._is_fixed and len(self._pairs) == self.question.pairs:
+            return None
+        return LARGE_TOO if self.question.short_runs else EFFECTS
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the number of pairs was fixed before: few do not end earlier."""
+        question = self.question
+        return (question.fixed or question.pairs < FEWEST_PAIRS) and not self._goes_on
+
+    @property
     def check(self) -> Estimate | None:
         return same_setting_check(self._pairs, self._orders[: len(self._pairs)])
 
@@ -225,9 +238,7 @@ class Comparison(Experiment):
         self._sides[1].append(b)
         self._pairs.append((a.ms_per_sample, b.ms_per_sample))
         question = self.question
-        is_few = question.pairs < FEWEST_PAIRS  # they do not end earlier
-        is_fixed = (question.fixed or is_few) and not self._goes_on  # else the number was not fixed
-        is_last = len(self._pairs) == question.pairs
+        is_fixed, is_last = self._is_fixed, len(self._pairs) == question.pairs
         effects = LARGE_TOO if question.short_runs else EFFECTS
         orders = self._orders[: pair + 1]
         so_far = partial(estimate_so_far, effects=effects, orders=orders)

@@ -8,7 +8,7 @@ per unit of work. No numpy: the screen's process imports this.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import cos, expm1, fsum, inf, isfinite, log, pi, sin, sqrt, tan
+from math import atan, cos, expm1, fsum, inf, isfinite, log, pi, sin, sqrt, tan
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -157,6 +157,11 @@ def student_t(degrees: int, confidence: float) -> float:
         else:
             high = middle
     return sqrt(degrees) * tan(low)
+
+
+def probability_beyond(t: float, degrees: int) -> float:
+    """Return how often |t| of Student's t is larger."""
+    return max(0.0, 1.0 - _probability_within(atan(t / sqrt(degrees)), degrees))
 
 
 def _probability_within(angle: float, degrees: int) -> float:

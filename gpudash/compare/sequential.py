@@ -53,18 +53,22 @@ def reach(count: int, confidence: float, effects: tuple[float, ...]) -> float | 
     """Return half the interval's length in standard deviations; None if it has no ends."""
     enough = -log1p(-confidence) + log(len(effects))
     low, high = -60.0, 60.0  # logarithms of its square
-    if _evidence(count, exp(high), effects) < enough:
+    if evidence(count, exp(high), effects) < enough:
         return None
     while high - low > 1e-12:
         middle = (low + high) / 2
-        if _evidence(count, exp(middle), effects) < enough:
+        if evidence(count, exp(middle), effects) < enough:
             low = middle
         else:
             high = middle
     return exp(high / 2)
 
 
-def _evidence(count: int, square: float, effects: tuple[float, ...]) -> float:
+def evidence(count: int, square: float, effects: tuple[float, ...]) -> float:
+    """Return the log of the e-process, times the number of effects, where a change lies so far off.
+
+    `square`: of its distance from the mean, in standard deviations.
+    """
     logs = []
     for effect in effects:
         prior = 1 / effect**2

@@ -15,6 +15,7 @@ from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.errors import Exit
 from gpudash.present.card import card_of, markdown
+from gpudash.run.attempts import read
 from gpudash.snapshot import Snapshot
 from tests.worker_double import environment, gpudash
 
@@ -48,7 +49,12 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
         git("commit", "--quiet", "-m", name)
         git("tag", name)
     script.write_text("raise SystemExit('the tree as it is')")
-    before = git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
+
+    def theirs():
+        files = [path for path in tmp_path.rglob("*") if ".gpudash" not in path.parts]
+        return git("status", "--porcelain"), git("worktree", "list"), sorted(files)
+
+    before = theirs()
     code, found, told = asked(
         *("--versions", "base,slower", "--starts", "2", "--pairs", "2", "--python-a"),
         *(sys.executable, "--python-b", sys.executable, "train.py"),
@@ -62,9 +68,10 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     assert found["why_apart"] == ""
     assert (found["counts"], found["why_no_counts"], found["phase_lost"]) == ([], "", None)
     assert "both are started 2 times; what they write is lost, but for what Git ignores" in told
-    assert before == (
-        git("status", "--porcelain"), git("worktree", "list"), sorted(tmp_path.rglob("*"))
-    )  # fmt: skip
+    assert before == theirs()
+    (kept,) = read(tmp_path / ".gpudash" / "attempts.jsonl").known
+    assert (kept.lever, kept.a, kept.counted, kept.count) == ("version", "base", "starts", 2)
+    assert found["next"].startswith(("gpudash ab --starts 4 --json", "gpudash why train.py"))
 
 
 def test_what_works_on_while_it_is_paused_is_started_after_the_other(tmp_path):

@@ -1,4 +1,4 @@
-"""Every command of README and guide runs, and comes to what the page says.
+"""Every command of README, guide and `gpudash skill` runs, and comes to what the page says.
 
 A page's commands run in order in one folder, over the worker's double: no torch, and blocks of a
 sweep and an A/B that last a moment. The reader's `train.py` is a double too. A verb's screen opens
@@ -28,7 +28,8 @@ from tests.waiting import free_port
 from workloads import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+SKILL = ROOT / "gpudash" / "cli" / "skill.md"
+PAGES = [SKILL, ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 """Its language, none for commands, and its text."""
 NAME = re.compile(r"# (\S+\.py)\n")
@@ -161,6 +162,13 @@ def test_every_command_of_the_page_runs(
 
 def test_the_pages_have_commands() -> None:
     assert sum(map(len, map(commands, PAGES))) > 10
+
+
+def test_a_program_is_told_in_few_words_how_it_works(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["skill"]) == 0
+    said = capsys.readouterr().out
+    assert said == SKILL.read_text(encoding="utf-8")
+    assert len(said.split()) <= 600
 
 
 def test_the_readme_is_read_in_a_few_minutes() -> None:

@@ -129,10 +129,11 @@ EXTRAS = {
 }
 NOT_INSTALLED = {
     "lightning": ["lightning"],
+    "mcp": ["mcp"],
     "nvidia": ["nvidia-nvimgcodec-cu13"],
     "transformers": ["transformers"],
 }
-"""Import names and distributions of extras that the tests do without."""
+"""Import names and distributions of extras that the tests can do without."""
 BY_TEXTUAL = {"rich"}
 """A dependency of Textual's, and part of what it shows."""
 
