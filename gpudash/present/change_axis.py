@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from rich.cells import cell_len
@@ -86,6 +86,14 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         if high > self.right:
             cells[-1] = "▸"
         return "".join(cells)
+
+
+class PlacedAxis(NamedTuple):
+    """An axis in columns of the screen: what stands below each other has the same."""
+
+    axis: Axis
+    begin: int
+    width: int
 
 
 def shared_axis(ends: Iterable[float]) -> Axis:

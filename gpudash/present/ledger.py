@@ -14,7 +14,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.effects import EFFECTS, helps_of
 from gpudash.diagnosis.proposals import is_of_now, way_back
 from gpudash.forecast import Forecast, Need, forecast
-from gpudash.present.change_axis import ChangeInterval, interval_of
+from gpudash.present.change_axis import Axis, ChangeInterval, interval_of, shared_axis
 from gpudash.protocol.answer import LEAST_PCT, Answer, Gain, Try
 from gpudash.protocol.records import Settings
 from gpudash.protocol.session import ComparisonShown
@@ -146,6 +146,12 @@ def unfolded(rows: Sequence[LedgerRow]) -> int:
     """Return how many of the first rows are always in sight."""
     count = max(sum(not one.can_fold for one in rows), LEAST_IN_SIGHT)
     return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
+
+
+def axis_of(rows: Sequence[LedgerRow], shown: ComparisonShown | None) -> Axis:
+    """Return the one axis of the ledger and of the intervals of the A/B below it."""
+    of_ab = interval_of(shown) if shown is not None else None
+    return shared_axis([end for row in rows for end in row.ends] + [*(of_ab or ())])
 
 
 def legend(rows: Sequence[LedgerRow], unit: str) -> Iterator[str]:

@@ -50,7 +50,7 @@ class Panels:
         self.activity = Activity(id="activity")
         self.charts = (self.throughput, self.activity, StepTime(id="step"))
         self.levers = LeverPanel(id="levers")
-        self.pane = Pane()
+        self.pane = Pane(lambda: self.levers.axis)
         self.scrubber = Scrubber(id="scrubber")
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:

@@ -12,7 +12,7 @@ from gpudash.tui.keys import KEYS, REPLAY_KEYS
 from gpudash.tui.screens.chooser import Chooser
 from gpudash.tui.screens.dialog import AskChoice, AskText
 from gpudash.tui.screens.keys import Palette
-from gpudash.tui.screens.main import PANELS
+from gpudash.tui.screens.main import PANELS, MainScreen
 from tests.tui.comparisons import comparing
 from tests.tui.driving import Driver, dashboard, showing
 from tests.tui.fake_engine import answered, recording, training
@@ -88,6 +88,21 @@ async def test_a_digit_gives_the_focus_and_brings_the_panel_into_sight(d):
         for digit, panel in enumerate(PANELS, 1):
             await d.press(str(digit))
             assert focused(d) == [panel]
+
+
+async def test_a_focus_that_moves_leaves_what_did_not_change_as_it_stands_in_the_terminal(d):
+    await d.resize(*LARGE)
+    drawn, refresh = [], MainScreen.refresh
+
+    def refreshed(screen, *regions, **how):
+        drawn.append(screen)
+        return refresh(screen, *regions, **how)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(MainScreen, "refresh", refreshed)
+        await d.press("5", "1")
+    assert focused(d) == ["levers"]
+    assert not drawn
 
 
 async def test_tab_goes_through_all_panels_but_the_hidden_one_and_shift_tab_back(d):

@@ -11,9 +11,11 @@ from gpudash.protocol.commands import Plan
 from gpudash.protocol.training import Lever
 from gpudash.snapshot import Snapshot
 from gpudash.tui.control import Control
+from gpudash.tui.widgets.comparison import comparison_rows
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.present.test_ledger import verdict
 from tests.tui.alone import Alone
+from tests.tui.comparisons import compared, comparing, text_of
 from tests.tui.driving import dashboard, mouse
 from tests.tui.fake_engine import FakeEngine, gpu_sample, training
 from tests.tui.frames import painted
@@ -166,20 +168,33 @@ def test_80_columns_have_the_axis_too(to):
     assert "┊" in line_of(shown, "fused_optimizer", NARROW)
 
 
-def test_an_interval_that_shows_no_difference_sets_no_scale():
-    undecided = verdict("own", -0.8, 0.44, 10.3, a="a", b="b")
+def test_an_interval_that_shows_no_difference_is_on_the_axis_too():
+    undecided = verdict("own", -0.3, 0.05, 0.5, a="a", b="b")
     snapshot = changed(proposing(PROMISED), verdicts=(undecided,), settings={"own": "a"})
     shown = panel((own(), own("other")), snapshot)
-    assert "+20 %" in lines(shown)[0]
-    assert "▓░" in line_of(shown, "other")
-    assert "▸" in line_of(shown, "own")[4:]
+    assert all(text in line_of(shown, "own") for text in ("├─", "─●─", "─┤"))
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_intervals_of_an_a_b_stand_below_the_ledger_on_its_axis_with_their_figures(width):
+    running = compared(9)
+    snapshot = changed(comparing(9), answer=proposing(PROMISED).answer)
+    ledger = panel((own("pipelined"), own("other")), snapshot)
+    lines(ledger, (width, 8))
+    below = text_of(comparison_rows(running, width, 8, placed=ledger.axis))
+    rule, estimate = lines(ledger, (width, 8))[0], line_of(ledger, "other", (width, 8))
+    axis, *intervals = (line for line in below if "+20 %" in line or "●" in line)
+    assert [axis.index(one) for one in ("+10", "+20 %")] == [
+        rule.index(one) for one in ("+10", "+20 %")
+    ]
+    assert {line.index("│") for line in intervals if "│" in line} == {estimate.index("┊")}
+    assert intervals[-1].rstrip().endswith("+6.0 % [+5.0, +8.0]")
 
 
 def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
     undecided = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
     shown = panel((own(),), Snapshot(verdicts=(undecided,), settings={"own": "a"}))
     row = line_of(shown, "own", NARROW)
-    assert "◂─" in row
     assert "no difference" in row
     assert "+54.7" not in row
 

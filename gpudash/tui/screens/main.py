@@ -9,7 +9,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.layout import Layout
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from gpudash.errors import UsageError
@@ -49,6 +51,8 @@ class MainScreen(Contained, Screen[None]):
     """The main screen. It shows snapshots; the app's actions make requests to the run."""
 
     AUTO_FOCUS = "#levers"
+    focused = Reactive[Widget | None](None, repaint=False)
+    """Two panels draw their rules when it moves; Textual's own would draw the whole screen."""
     BINDINGS: ClassVar[list[BindingType]] = bindings(KEYS)
 
     def __init__(self, control: Control) -> None:

@@ -11,7 +11,8 @@ from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
-from gpudash.present.change_axis import ChangeInterval, interval_of, shared_axis
+from gpudash.present.change_axis import ChangeInterval, PlacedAxis, interval_of
+from gpudash.present.ledger import axis_of
 from gpudash.present.wording import change_of, counted, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
@@ -22,7 +23,7 @@ MOST_INTERVALS = 5
 PAUSED = 10
 """A pair that took more than this many times the median had a pause in it."""
 LABEL = 12
-"""Columns left of an axis."""
+"""Columns left of an axis that no ledger has placed."""
 GAP = 3
 NONE_YET = "no A/B yet: it compares two values of a lever, in alternating blocks"
 
@@ -34,9 +35,16 @@ def sampled(count: int, rows: int) -> list[int]:
 
 
 def comparison_rows(
-    shown: ComparisonShown | None, width: int, height: int, price: float | None = None
+    shown: ComparisonShown | None,
+    width: int,
+    height: int,
+    price: float | None = None,
+    placed: PlacedAxis | None = None,
 ) -> Iterator[Parts]:
-    """Yield the most important rows that fit; a verdict has joules, if asked for, and money."""
+    """Yield the most important rows that fit; a verdict has joules, if asked for, and money.
+
+    `placed` is the ledger's axis.
+    """
     room = width - 2
     if shown is None:
         yield from (((f" {line}", "dim"),) for line in textwrap.wrap(NONE_YET, max(room, 1)))
@@ -61,7 +69,9 @@ def comparison_rows(
     if not is_said and len(foot) < left:
         foot.append(((fitted(shown.losses, room), "dim"),))
     rows = height - len(head) - len(foot)
-    middle = _interval_rows(shown, intervals, room, rows)
+    if placed is None or shown.of_starts:
+        placed = PlacedAxis(axis_of((), shown), 1 + LABEL, room - LABEL - 1)
+    middle = _interval_rows(shown, intervals, placed, room, rows)
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)
 
@@ -91,21 +101,27 @@ def _intervals(shown: ComparisonShown) -> list[tuple[int, ChangeInterval]]:
 
 
 def _interval_rows(
-    shown: ComparisonShown, numbered: Sequence[tuple[int, ChangeInterval]], width: int, height: int
+    shown: ComparisonShown,
+    numbered: Sequence[tuple[int, ChangeInterval]],
+    placed: PlacedAxis,
+    width: int,
+    height: int,
 ) -> Iterator[Parts]:
-    room = width - LABEL - 1
-    if height < 2 or room < LABEL or not numbered:
+    axis, room, left = placed.axis, placed.width, placed.begin - 1  # a margin is left of the rows
+    if height < 2 or not numbered or left < LABEL or not LABEL // 2 < room <= width - left:
         return
     numbered = [
         numbered[index] for index in sampled(len(numbered), min(height - 1, MOST_INTERVALS))
     ]
-    axis = shared_axis(numbered[-1][1])  # earlier ones may extend beyond it
     before, counted = _name(shown, shown.a), "starts" if shown.of_starts else "pairs "
     zero = before if cell_len(before) <= room // 6 else "0"
-    yield ((" " * LABEL + axis.labels(room, zero), "dim"),)
+    yield ((" " * left + axis.labels(room, zero), "dim"),)
     for pairs, interval in numbered:
         ink = "strong" if pairs == numbered[-1][0] else "text"
-        yield ((f"{pairs:>{LABEL - 8}} {counted} ", "dim"), (axis.bar(interval, room), ink))
+        low, change, high = interval
+        figure = whole((fmt.change(change, low, high),), width - left - room - 1)
+        label = f"{pairs:>{LABEL - 8}} {counted} ".ljust(left)
+        yield ((label, "dim"), (axis.bar(interval, room), ink), (f" {figure}", ink))
 
 
 def _found(shown: ComparisonShown, width: int) -> list[Parts]:

@@ -22,13 +22,14 @@ from gpudash.present.cells import (
     value_in,
     whole,
 )
-from gpudash.present.change_axis import Axis, shared_axis
+from gpudash.present.change_axis import Axis, PlacedAxis, shared_axis
 from gpudash.present.history import rate_unit
 from gpudash.present.ledger import (
     NO_DIFFERENCE,
     LedgerRow,
     LeverRow,
     Standing,
+    axis_of,
     fold_text,
     ledger,
     legend,
@@ -85,12 +86,11 @@ class LeverPanel(Panel):
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
         rows, unit = ledger(levers, snapshot, self._ledger), rate_unit(snapshot.results)
-        if (rows, unit, why_not) != (self._ledger, self._unit, self._why_not):
+        axis = axis_of(rows, snapshot.comparison)
+        now = rows, unit, why_not, axis
+        if now != (self._ledger, self._unit, self._why_not, self._axis):
             before = self.chosen
-            self._ledger, self._unit, self._why_not = rows, unit, why_not
-            if not any(row.is_running for row in rows):  # the axis stands still meanwhile
-                known = (row.ends for row in rows if not row.is_undecided)  # noise sets no scale
-                self._axis = shared_axis(end for ends in known for end in ends)
+            self._ledger, self._unit, self._why_not, self._axis = now
             names = [one.row.lever.name for one in rows]
             if not self._moved:
                 self._cursor = 0
@@ -102,6 +102,14 @@ class LeverPanel(Panel):
     @property
     def chosen(self) -> Lever | None:
         return self._ledger[self._cursor].row.lever if self._ledger else None
+
+    @property
+    def axis(self) -> PlacedAxis | None:
+        """None without levers, or without room for it."""
+        columns = _columns(self._ledger, self.inside.width)
+        if not (self._ledger and columns.bar):
+            return None
+        return PlacedAxis(self._axis, _bar_begin(columns), columns.bar)
 
     @property
     def wanted_rows(self) -> int:
@@ -158,7 +166,7 @@ class LeverPanel(Panel):
     def rule(self, width: int) -> Parts:
         ink, line = ("focus", HEAVY) if self.has_focus else ("border", THIN)
         columns = _columns(self._ledger, width)
-        row, axis = CellRow(width, line, ink), 3 + columns.name + columns.change
+        row, axis = CellRow(width, line, ink), _bar_begin(columns)
         row.put(0, " ", ink)
         for at, text, text_ink in ((3, TITLE, "strong"), (3 + columns.name, CHANGE, "dim")):
             row.put(at - 1, f" {text} ", text_ink)
@@ -208,7 +216,7 @@ class LeverPanel(Panel):
              "strong" if is_chosen else ink),
             *_change(one, columns.change, "faint" if one.standing is Standing.FIXED else ink),
         ]  # fmt: skip
-        room = width - 3 - columns.name - columns.change
+        room = width - _bar_begin(columns)
         if one.standing is Standing.FIXED:
             reason, bar = fmt.plain(one.state), columns.bar + 1 if columns.bar else 0
             at = bar if cell_len(reason) < room - bar else 0
@@ -256,6 +264,10 @@ def _columns(rows: Sequence[LedgerRow], width: int) -> _LedgerColumns:
     worth = min(WORTH, max(room - name - change - state, 0))
     bar = room - name - change - worth - state - 1
     return _LedgerColumns(name, change, bar if bar >= LEAST_BAR else 0, worth, state)
+
+
+def _bar_begin(columns: _LedgerColumns) -> int:
+    return 3 + columns.name + columns.change
 
 
 def _change(one: LedgerRow, width: int, ink: str) -> Parts:

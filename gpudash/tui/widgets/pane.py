@@ -1,11 +1,12 @@
 """The pane at the bottom: its data, open tab and scroll positions; other modules make the rows."""
 
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gpudash import format as fmt
 from gpudash.availability import unable
 from gpudash.present.cells import Cell, Parts, Scroll, cell, following, rule
+from gpudash.present.change_axis import PlacedAxis
 from gpudash.present.history import Table, history_rows, table_of
 from gpudash.present.ranks import in_sight as ranks_in_sight
 from gpudash.present.ranks import rank_rows, spread, verdict
@@ -46,8 +47,10 @@ EMPTY: dict[Tab, str] = {
 class Pane(Panel):
     """The pane; tabs of ranks and output exist only in a run that has them."""
 
-    def __init__(self) -> None:
+    def __init__(self, axis: Callable[[], PlacedAxis | None] = lambda: None) -> None:
         super().__init__(id="pane")
+        self._axis = axis  # the ledger's
+        self._axis_before: PlacedAxis | None = None
         self.tab: Tab = "history"
         self._snapshot = Snapshot()
         self._table = Table()
@@ -75,7 +78,8 @@ class Pane(Panel):
         if has_changed:
             self._keep_place(snapshot.results)
             self._table = table_of(snapshot, on_gpu=_on_gpu(snapshot))
-        if has_changed or lines or rewound:
+        axis_before, self._axis_before = self._axis_before, self._axis()
+        if has_changed or lines or rewound or axis_before != self._axis_before:
             self.repaint()
 
     def print(self, lines: Sequence[str], replaces: int) -> None:
@@ -217,7 +221,7 @@ class Pane(Panel):
             yield from history_rows(self._table, shown, width, cursor=self._cursor, head=head)
         elif self.tab == "ab":
             compared, price = self._snapshot.comparison, self._snapshot.price
-            yield from comparison_rows(compared, width, height, price)
+            yield from comparison_rows(compared, width, height, price, self._axis())
         elif self.tab == "ranks" and self._snapshot.ranks:
             in_view = self._scroll.in_sight(self._count, self._list_rows)
             ranks = ranks_in_sight(self._snapshot, in_view)
