@@ -10,7 +10,15 @@ from gpudash.metrics import METRICS
 from gpudash.protocol.answer import Part
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import Snapshot
-from tests.diagnosis.trainings import ask, changed, cpu_step, gpu_step, measured, two_streams
+from tests.diagnosis.trainings import (
+    ask,
+    changed,
+    cpu_step,
+    gpu_step,
+    measured,
+    starved,
+    two_streams,
+)
 
 
 def shape(found):
@@ -79,5 +87,11 @@ def test_the_lanes_are_as_long_as_a_step_at_the_rate_of_the_screen_and_keep_thei
     for before, after in zip(then.lanes, now.lanes, strict=True):
         assert sum(part.ms for part in after.parts) + after.rest_ms == pytest.approx(20.0)
         assert after.rest_ms / now.step_ms == pytest.approx(before.rest_ms / then.step_ms)
-    assert then.evidence == ask(changed(snapshot, steps_per_s=95.0)).evidence
-    assert now.evidence == (f"some seconds ago: {then.evidence[0]}", *then.evidence[1:])
+
+
+def test_evidence_of_steps_of_another_length_is_said_to_be_of_before():
+    snapshot = starved(5.0)
+    then, soon, now = (ask(changed(snapshot, steps_per_s=one)) for one in (100.0, 90.0, 50.0))
+    assert then.evidence == soon.evidence
+    first, *others = then.evidence
+    assert now.evidence == (f"some seconds ago: {first}", *others)
