@@ -21,6 +21,13 @@ from tests.metered_worker import Metered
 from tests.scripted_session import ScriptedSession, called
 from tests.scripted_worker import Conducted, Worker
 
+
+@pytest.fixture(autouse=True)
+def no_repository(monkeypatch, tmp_path):
+    """What is compared here is no attempt at this project."""
+    monkeypatch.chdir(tmp_path)
+
+
 WOBBLE = (1.0, 1.002, 0.999, 1.001, 0.998)
 
 
