@@ -87,14 +87,14 @@ def in_sight(job: Snapshot, scrolled: range) -> list[int]:
 def rank_rows(
     job: Snapshot, shown: Sequence[int], width: int, *, cursor: int | None = None
 ) -> Iterator[Parts]:
-    """`>` marks the cursor, and `▸` the rank that the others wait for."""
+    """`▸` is the cursor, and `!` the rank that the others wait for."""
     slow, layout = marked(job), _RankColumns(job, [job.ranks[index] for index in shown], width - 2)
     yield ((f"  {layout.head()}", "head"),)
     for index in shown:
         is_marked = index == slow
-        mark = ">" if index == cursor else "▸" if is_marked else " "
+        mark = ("▸" if index == cursor else " ") + ("!" if is_marked else " ")
         ink = "busy" if is_marked else "text"
-        line: Parts = ((f"{mark} ", ink), *layout.row(job.ranks[index], ink))
+        line: Parts = ((mark, ink), *layout.row(job.ranks[index], ink))
         yield tuple((text, "cursor") for text, _ in line) if index == cursor else line
 
 

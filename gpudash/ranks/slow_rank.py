@@ -70,9 +70,10 @@ class Stragglers:
     def _forget(self) -> None:
         self._readings = Readings()
         self._on_gpu = False
-        self._begin()
+        self._begin(0)
 
-    def _begin(self) -> None:
+    def _begin(self, segment: int) -> None:
+        self._segment = segment
         self._steps = SameSteps()
         self._blocks: deque[StepsOfAll] = deque(maxlen=LATELY)
         self._named: Straggler | None = None
@@ -85,12 +86,16 @@ class Stragglers:
                 self._forget()
             case State():
                 if body.process is not None and "starts" in body.turns:
-                    self._begin()  # all ranks restart, or one has joined
+                    self._begin(0)  # all ranks restart, or one has joined
                     self._on_gpu = body.process.device.kind == "cuda"
                     self._readings.train(rank, body.process.device.uuid)
             case Progress():
                 self._readings.take_owners(rank, body)
                 for step in body.steps:
+                    if step.segment > self._segment:
+                        self._begin(step.segment)  # with other settings it is another training
+                    if step.segment < self._segment:
+                        continue
                     block = self._steps.add(rank, step)
                     if block is not None:
                         self._blocks.append(block)

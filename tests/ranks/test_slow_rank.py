@@ -258,6 +258,14 @@ def test_a_start_forgets_what_was_before():
     assert stragglers.found() is None
 
 
+def test_with_other_settings_the_ranks_are_compared_anew():
+    stragglers = fresh()
+    assert exactly(stragglers, 8, late_by(0, 10)).rank == 1
+    assert exactly(stragglers, 7, late_by(0, 0), first=10, segment=1) is None
+    assert not stragglers.are_compared
+    assert exactly(stragglers, 8, late_by(10, 0), first=20, segment=2).rank == 0
+
+
 def test_the_median_of_the_others_leaves_oneself_out():
     assert over_others({0: 1.0, 1: 4.0}) == {0: -3.0, 1: 3.0}
     assert over_others({0: 1.0, 1: 4.0, 2: 2.0}) == {0: -2.0, 1: 2.5, 2: -0.5}
@@ -446,7 +454,7 @@ EXACT_MS = 100.0
 """A step time of which a block holds ten steps."""
 
 
-def exactly(stragglers, blocks, of_rank, ranks=2, first=0):
+def exactly(stragglers, blocks, of_rank, ranks=2, first=0, segment=0):
     """Train so many blocks, closed by the first step of the one after next; what is found then.
 
     `of_rank(block, step, rank)` says how many ms of the step are the rank's own: it waits for the
@@ -460,7 +468,7 @@ def exactly(stragglers, blocks, of_rank, ranks=2, first=0):
             samples, own_ms = about.pop("samples"), about.pop("own_ms")
             step = Step(
                 step=number,
-                segment=0,
+                segment=segment,
                 tokens=None,
                 samples=samples,
                 finished_s=number * EXACT_MS / 1e3,

@@ -141,11 +141,11 @@ async def test_what_waited_and_is_set_by_then_is_refused_once(d):
 async def test_x_sets_what_is_proven(d):
     first = d.app.main_screen.headline.first
     proven = changed(first, gain=changed(first.gain, low_pct=10.0, high_pct=12.0, how="measured"))
-    answer = changed(d.app.main_screen.headline.answer, tries=(proven,))
-    await d.show(
-        changed(training(), answer=answer),
-        shows=f"x  SET {first.lever} {first.before} → {first.value}",
-    )
+    answer = changed(d.app.main_screen.headline.answer, tries=(proven,), caution=BUSY)
+    told = f"x  SET {first.lever} {first.before} → {first.value}"
+    await d.show(changed(training(), answer=answer), shows=told)
+    assert "proven here" in d.text()
+    assert BUSY[:20] not in d.text()  # what is proven waits for nothing
     await d.press("x")
     assert d.engine.calls_of("change")[0][0] == {first.lever: first.value}
     assert d.engine.calls_of("compare") == []

@@ -23,8 +23,8 @@ def job(count=4, **changes):
 
 
 def test_the_rank_that_the_others_wait_for_is_marked():
-    assert [line[0] for line in lines(job())] == [" ", " ", " ", " ", "▸"]
-    assert [line[0] for line in lines(job(straggler=None), cursor=1)] == [" ", " ", ">", " ", " "]
+    assert [line[1] for line in lines(job())] == [" ", " ", " ", " ", "!"]
+    assert [line[0] for line in lines(job(straggler=None), cursor=1)] == [" ", " ", "▸", " ", " "]
 
 
 def test_sparklines_have_one_scale():

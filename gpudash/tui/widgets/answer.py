@@ -191,7 +191,8 @@ class AnswerStrip(Panel):
         if first.gain.measured:
             told, rest = f"SET {change}", ["proven here"]
         key = f" {key} "
-        gain, caution = f"   {first.gain.label}", self._shown.caution
+        gain = f"   {first.gain.label}"
+        caution = "" if first.gain.measured else self._shown.caution  # it is set at once
         least = _caution(caution, 0)
         if cell_len(key + told + gain + least) + 4 * bool(least) >= width:
             gain = ""  # the ledger has it

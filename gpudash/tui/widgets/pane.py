@@ -253,8 +253,8 @@ class Pane(Panel):
                 yield cell(f"{shown.pairs} of at most {shown.planned_pairs} pairs", "dim", rank=3)
         elif self.tab == "history" and self._table.results:
             yield cell("tried one after another: no proof", "dim", rank=4)
-        elif self.tab == "ranks" and verdict(self._snapshot):
-            yield cell(spread(self._snapshot), "dim", rank=2)
+        elif self.tab == "ranks" and verdict(self._snapshot) and (of_all := spread(self._snapshot)):
+            yield cell(of_all, "dim", rank=2)
 
     def _tabs(self) -> tuple[Cell, ...]:
         unread, comparison = self._unread["log"], self._snapshot.comparison

@@ -106,7 +106,7 @@ def ends_of(time_range: TimeRange, view: TimeView, *, live: bool) -> tuple[str, 
 
 def _length(time_range: TimeRange) -> str:
     length_s = time_range.length_s
-    return f"{length_s:.0f} s" if length_s < SECONDS_TO else f"{length_s / 60:.3g} min"
+    return f"{length_s:.0f} s" if length_s < SECONDS_TO else fmt.minutes(length_s)
 
 
 def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
