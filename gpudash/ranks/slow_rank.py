@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
 from gpudash.protocol.session import Straggler, StragglerShown
-from gpudash.protocol.training import Progress, State
+from gpudash.protocol.training import Progress, State, Step
 from gpudash.ranks.same_steps import BESIDE, REST, SameSteps, StepsOfAll, over_others
 from gpudash.ranks.why_slow import Readings
 
@@ -92,16 +92,17 @@ class Stragglers:
             case Progress():
                 self._readings.take_owners(rank, body)
                 for step in body.steps:
-                    if step.segment > self._segment:
-                        self._begin(step.segment)  # with other settings it is another training
-                    if step.segment < self._segment:
-                        continue
-                    block = self._steps.add(rank, step)
-                    if block is not None:
-                        self._blocks.append(block)
-                        self._named = self._judge()
+                    self._add(rank, step)
             case GpuReading() | HostReading():
                 self._readings.take(rank, body)
+
+    def _add(self, rank: int, step: Step) -> None:
+        if step.segment > self._segment:
+            self._begin(step.segment)  # with other settings it is another training
+        block = self._steps.add(rank, step) if step.segment == self._segment else None
+        if block is not None:
+            self._blocks.append(block)
+            self._named = self._judge()
 
     def found(self) -> Straggler | None:
         named = self._named
