@@ -86,11 +86,11 @@ class LeverPanel(Panel):
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
         rows, unit = ledger(levers, snapshot, self._ledger), rate_unit(snapshot.results)
-        axis = axis_of(rows, snapshot.comparison)
-        now = rows, unit, why_not, axis
-        if now != (self._ledger, self._unit, self._why_not, self._axis):
+        now = rows, unit, why_not
+        if now != (self._ledger, self._unit, self._why_not):
             before = self.chosen
-            self._ledger, self._unit, self._why_not, self._axis = now
+            self._ledger, self._unit, self._why_not = now
+            self._axis = axis_of(rows)
             names = [one.row.lever.name for one in rows]
             if not self._moved:
                 self._cursor = 0
