@@ -225,7 +225,7 @@ class LeverPanel(Panel):
         else:
             row += _worth(one, self._axis, columns, ink)
             if columns.state:
-                row.append((cut(one.state or IDLE * (not one.worth), columns.state), "dim"))
+                row.append((cut(one.state, columns.state), "dim"))
         if more:
             kept = exactly(row, max(width - cell_len(more) - 1, 0))
             row = [*kept, (f" {more}", "dim")]
@@ -295,7 +295,7 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
 
 def _worth(one: LedgerRow, axis: Axis, columns: _LedgerColumns, ink: str) -> Parts:
     """Return the bar and, directly right of it, the figure; an estimate without a bar has a `~`."""
-    worth = one.worth
+    worth = one.worth or IDLE * (not one.state)
     if not columns.state:
         joined = ", ".join(filter(None, (worth, one.state)))
         short = NO_DIFFERENCE if one.is_undecided else worth or one.state
