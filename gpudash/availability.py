@@ -161,4 +161,4 @@ def _without_use(action: str, snapshot: Snapshot, requests: Requests) -> Iterato
         case "undo" | "redo" if action not in requests.edits:
             yield Unavailable(f"there is no lever change to {action}", stays=True)
         case "pipelining" if not requests.pipelines:
-            yield Unavailable("pipelined needs a GPU: it does nothing here", stays=True)
+            yield Unavailable("pipelined needs a GPU: it does nothing here")
