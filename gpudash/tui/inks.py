@@ -149,6 +149,12 @@ def lettered(text: str, name: str) -> str:
     return text.replace("█", letter) if kind == "line" or name in ("a", "b") else text
 
 
+def filled(fill: str) -> str:
+    """Return the ink of a fill's hue: among sixteen colours its shade would be another hue."""
+    hue = fill.removeprefix("fill-")
+    return hue if hue in HUES else f"line-{hue}"
+
+
 def style(name: str, colours: Mapping[str, str], background: Color) -> Style:
     """`colours` are the theme's variables; the terminal's own palette stays, as it is unknown."""
     ink = INKS[name]
