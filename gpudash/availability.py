@@ -138,8 +138,9 @@ def _at_present(
     if requests.pausing and need == "profile":
         yield Unavailable("the training is paused", stays=True, then="{pause} resumes it")
     if requests.comparing and need in ("levers", "blocks", "profile"):  # a change would end it
-        slowing = snapshot.slowing is not None and not snapshot.slowing.is_over
-        what = "a proof by slowing" if slowing else "an A/B"
+        slowing, shown = snapshot.slowing, snapshot.comparison
+        what = "a tune" if shown is not None and shown.doing else "an A/B"
+        what = "a proof by slowing" if slowing is not None and not slowing.is_over else what
         is_short = need == "profile"
         yield Unavailable(f"{what} is running", stays=is_short, then="{compare} ends it")
     if need == "blocks" and not trains(snapshot):
@@ -160,4 +161,4 @@ def _without_use(action: str, snapshot: Snapshot, requests: Requests) -> Iterato
         case "undo" | "redo" if action not in requests.edits:
             yield Unavailable(f"there is no lever change to {action}", stays=True)
         case "pipelining" if not requests.pipelines:
-            yield Unavailable("pipelined needs a GPU: it does nothing here", stays=True)
+            yield Unavailable("pipelined needs a GPU: it does nothing here")

@@ -57,7 +57,9 @@ def change(change: float, low: float | None, high: float | None) -> str:
 
 
 def _signed_pct(change: float) -> str:
-    return "> +999" if change > 9.99 else f"{100 * change:+z.1f}"
+    if change > 99.99:
+        return "> +9999"
+    return f"{100 * change:+z.{0 if change > 9.99 else 1}f}"
 
 
 def milliseconds(value: float | None) -> str:
@@ -183,19 +185,19 @@ def _visible(character: str) -> str:
 
 
 LIKE = {
-    "-": "─╴╶╌┄–—−▄↔",
-    "|": "│┊┆",
+    "-": "─╴╶╌┄–—−▄↔▔",
+    "|": "│┊┆▏",
     "+": "├┤┬┴┼╭╮╰╯┌┐└┘▆✓",
-    ".": "▁▂▏▎▍░·•",
+    ".": "▁▂▎▍░·•",
     ":": "▃▌▋▊▉▐▀▒",
     "=": "━▅≡‖",
     "*": "▇●",
     "#": "┃┏┓┗┛█■",
     "@": "▪",
     "%": "▓",
-    "/": "▚",
+    "/": "▚⇄",
     "x": "✗×",
-    "o": "□○◌◦◉",
+    "o": "□○◌◦◉◐",
     ">": "▶▸→≥",
     "<": "◀◂←≤",
     "^": "▴↑⇧",

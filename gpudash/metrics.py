@@ -585,7 +585,7 @@ METRICS: dict[str, Metric] = {
         "%",
         "CPU time of what else the training has started, such as loggers, in percent of one core. "
         "It is a part of `cpu_pct`.",
-        label="CPU of others",
+        label="CPU of its others",
     ),
     "alloc_retries": _counted(
         "How often a step runs out of device memory: PyTorch's allocator gives its cache back to "

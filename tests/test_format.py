@@ -109,9 +109,12 @@ def test_small_uses_of_cores_have_two_decimals(cpu_pct, there_are, text):
 
 
 @pytest.mark.parametrize(
-    ("change", "text"), [(9.99, "+999.0 %"), (9.991, "> +999 %"), (-0.5, "-50.0 %")]
+    ("change", "text"),
+    [(9.99, "+999.0 %"), (12.572, "+1257 %"), (100.0, "> +9999 %"), (-0.5, "-50.0 %")],
 )
-def test_a_change_of_more_than_ten_times_has_no_figure(change, text):
+def test_a_change_of_more_than_ten_times_has_no_decimals_and_of_a_hundred_times_no_figure(
+    change, text
+):
     assert fmt.change(change, None, 1.0) == fmt.change(change, 1.0, None) == text
 
 

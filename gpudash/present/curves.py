@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from gpudash import format as fmt
@@ -86,17 +87,13 @@ def _parts(row: str, inks: Mapping[str, str]) -> Parts:
 
 
 def in_stretches(runs: Runs, ink_at: Sequence[str], time_range: TimeRange) -> tuple[Line, ...]:
-    """Let neighbours share their border."""
+    """Let a stretch fill its outer columns: a line that joins two settings would be of neither."""
     found: dict[str, list[tuple[tuple[float, float], ...]]] = {}
+    beside_s = time_range.bin_s / 4
     for run in runs:
-        begun: list[tuple[float, float]] = []
-        ink = ""
-        for point in run:
-            of_point = ink_at[time_range.column_of(point[0])]
-            if begun and of_point != ink:
-                found.setdefault(ink, []).append((*begun, point))
-                begun = []
-            begun.append(point)
-            ink = of_point
-        found.setdefault(ink, []).append(tuple(begun))
+        for ink, points in groupby(run, lambda point: ink_at[time_range.column_of(point[0])]):
+            stretch = [*points]
+            (first_s, first), (last_s, last) = stretch[0], stretch[-1]
+            ends = (first_s - beside_s, first), (last_s + beside_s, last)
+            found.setdefault(ink, []).append((ends[0], *stretch, ends[1]))
     return tuple(Line(ink, tuple(stretches)) for ink, stretches in found.items())

@@ -9,6 +9,7 @@ from gpudash import format as fmt
 from gpudash.compare.energy import money, of_a_million, with_error
 from gpudash.present.axes import nice_ceiling
 from gpudash.present.cells import Parts, bar_of, fitted
+from gpudash.present.readings import step_ms_at
 from gpudash.snapshot import Result, Snapshot
 
 MOST_BAR, LEAST_BAR = 32, 6
@@ -84,7 +85,7 @@ def history_rows(
     numbers = len(str(rows[-1].number))
     room = width - numbers - 4 - digits
     columns = {
-        STEP: [fmt.milliseconds(row.step_ms_p50) for row in rows],
+        STEP: [fmt.milliseconds(step_ms_at(row.steps_per_s)) for row in rows],
         BUSY if table.on_gpu else CORES: [*map(table.busy, rows)],
         JOULES: [*map(energy_text, rows)] if any(row.energy for row in rows) else [],
         COST: [*map(table.cost, rows)] if table.price is not None else [],

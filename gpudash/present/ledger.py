@@ -148,10 +148,12 @@ def unfolded(rows: Sequence[LedgerRow]) -> int:
     return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
 
 
-def axis_of(rows: Sequence[LedgerRow], shown: ComparisonShown | None) -> Axis:
-    """Return the one axis of the ledger and of the intervals of the A/B below it."""
-    of_ab = interval_of(shown) if shown is not None else None
-    return shared_axis([end for row in rows for end in row.ends] + [*(of_ab or ())])
+def axis_of(rows: Sequence[LedgerRow]) -> Axis:
+    """Return the one axis of the ledger and of the intervals of the A/B below it.
+
+    It stands still while an A/B runs, as the answer does: only the verdict is a row's.
+    """
+    return shared_axis(end for row in rows for end in row.ends)
 
 
 def legend(rows: Sequence[LedgerRow], unit: str) -> Iterator[str]:

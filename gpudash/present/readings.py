@@ -139,6 +139,11 @@ def reading_of(snapshot: Snapshot, name: str) -> GpuReading | HostReading | None
     return snapshot.gpu if kind == "gpu" else snapshot.host if kind in ("host", "own") else None
 
 
+def step_ms_at(steps_per_s: float | None) -> float | None:
+    """Return the one length of a step that agrees with this rate: a median need not."""
+    return 1000 / steps_per_s if fmt.is_measured(steps_per_s) and steps_per_s else None
+
+
 def step_value(snapshot: Snapshot, name: str, view: TimeView) -> float | None:
     if view.moment_s is not None:
         return value_at(snapshot.series, name, view.moment_s)

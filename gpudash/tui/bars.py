@@ -212,7 +212,7 @@ def footer(
         "screen.play": "hold" if snapshot.playback and snapshot.playback.playing else "play",
         "pause": "resume" if requests.pausing else "pause",
         "record": "end rec" if recording else "record",
-        "compare": "end A/B" if requests.comparing else "A/B",
+        "compare": "end it" if requests.comparing else "A/B",
         "screen.live": "live" if is_live(snapshot) else "newest",
         "screen.enter": enters[1],
         **(_of_ab(snapshot) if focus == "ab" else {}),

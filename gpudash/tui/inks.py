@@ -145,7 +145,14 @@ def lettered(text: str, name: str) -> str:
     if kind == "fill" and hue in LETTERS:
         left = len(text) - len(label)
         return f"{label}{' ' * (len(label) > 1 and left > 1)}".ljust(len(text), letter)
-    return text.replace("█", letter) if kind in ("", "line") else text
+    # a reading's bar stands alone
+    return text.replace("█", letter) if kind == "line" or name in ("a", "b") else text
+
+
+def filled(fill: str) -> str:
+    """Return the ink of a fill's hue: among sixteen colours its shade would be another hue."""
+    hue = fill.removeprefix("fill-")
+    return hue if hue in HUES else f"line-{hue}"
 
 
 def style(name: str, colours: Mapping[str, str], background: Color) -> Style:

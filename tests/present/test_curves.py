@@ -5,7 +5,7 @@ from math import inf, nan
 import pytest
 
 from gpudash.present.axes import TimeRange, bins_of, cut
-from gpudash.present.curves import LEAST_ROWS, Line, curves, in_stretches, line_of
+from gpudash.present.curves import LEAST_ROWS, curves, in_stretches, line_of
 
 TIMES = tuple(0.5 * number for number in range(1, 121))
 
@@ -67,11 +67,14 @@ def test_where_nothing_was_measured_the_line_is_broken():
     assert not row[22:38].strip()
 
 
-def test_stretches_have_the_ink_of_their_columns_and_share_their_borders():
+def test_stretches_have_the_ink_of_their_columns_and_no_line_joins_two_of_them():
     time_range = range_of(6)
     run = [(time_range.middle_of(column), float(column)) for column in range(6)]
     found = in_stretches([run], ["a", "a", "b", "b", "b", "a"], time_range)
-    assert found == (
-        Line("a", (tuple(run[:3]), (run[5],))),
-        Line("b", (tuple(run[2:6]),)),
-    )
+    columns = {
+        line.ink: [{time_range.column_of(at_s) for at_s, _ in stretch} for stretch in line.runs]
+        for line in found
+    }
+    assert columns == {"a": [{0, 1}, {5}], "b": [{2, 3, 4}]}
+    assert {(time_range.column_of(at_s), y) for line in found for run in line.runs
+            for at_s, y in run} == {(column, float(column)) for column in range(6)}  # fmt: skip

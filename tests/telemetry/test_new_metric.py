@@ -55,7 +55,7 @@ def test_a_new_metric_is_in_the_csv_the_snapshot_the_panels_and_the_docs(
     assert snapshot.gpu.number("fan_pct") == 37.5
     assert snapshot.series.of("fan_pct")[0] == 37.5
 
-    lines = [one for one in device_lines(snapshot) if isinstance(one, ShownReading)]
+    lines = [one for one in device_lines(snapshot, 80) if isinstance(one, ShownReading)]
     assert ("fan", "38 %") in [(one.label, one.value) for one in lines]
     (spark,) = (one for one in readings(snapshot, TimeView()) if one.label == "fan")
     assert (spark.value, spark.past) == ("38 %", snapshot.series.of("fan_pct"))

@@ -37,7 +37,7 @@ async def test_footer_levers_and_palette_show_what_is_not_possible(d):
         (training(), Requests(), "undo", "key", 0),
         (training(), Requests(edits=frozenset()), "undo", "dim", 5),
         (training(), Requests(proposes=False), "try_it", "dim", 1),
-        (training(), Requests(pipelines=False), "pipelining", "dim", 2),
+        (training(), Requests(pipelines=False), "pipelining", "dim", 9),
         (changed(training(), state="paused"), Requests(), "compare", "dim", 1),
         (WATCHED, Requests(), "compare", "dim", 9),
         (training(), Requests(comparing=True), "pipelining", "dim", 9),

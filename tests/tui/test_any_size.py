@@ -176,9 +176,9 @@ def test_any_number_of_levers_with_any_gain_and_name_fits(count, tab):
 
 def test_a_gain_beyond_the_axis_is_marked_and_one_too_large_to_spell_is_said_so():
     text = seen(frame(answered(of_levers(4)), View(), (120, 40)))
-    assert "> +999 %" in text
+    assert "> +9999 %" in text
     assert "-98.0 % [-99.0, -97.0]" in text
-    assert "▸" in next(line for line in text.splitlines() if "> +999 %" in line)
+    assert "▸" in next(line for line in text.splitlines() if "> +9999 %" in line)
 
 
 @showing(comparing())

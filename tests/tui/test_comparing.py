@@ -189,7 +189,7 @@ async def test_a_key_that_changes_no_lever_works_during_a_comparison_and_a_resta
     told = [call[0] for call in d.engine.calls[1:]]
     assert told == ["pause", "end_comparison", "resume", "new_row", "restart"]
     await d.show(changed(comparing(), state="starting"))  # until the worker is ready
-    assert "end A/B" not in d.lines()[-1]
+    assert "end it" not in d.lines()[-1]
     d.app.clear_notifications()
     await d.is_refused("a", why="an A/B needs a running training; it is starting")
 
@@ -228,7 +228,7 @@ async def test_the_footer_offers_what_needs_a_verdict_once_there_is_one(d):
         await d.show(shown)
         assert ("⏎ sets off" in d.lines()[-1]) == offers
     await d.show(comparing())
-    await d.click("a end A/B")
+    await d.click("a end it")
     assert d.engine.calls_of("end_comparison") == [()]
 
 

@@ -97,7 +97,7 @@ def judged(**values):
            [f"{pairs} pair{'s' * (pairs != 1)}: too few for an interval"], ["●", "+"])
           for pairs in range(5)),
         ("a wild interval is not spelled out",
-         compared(5, change=0.105, low=-1.0, high=15070.477), None, ["[-100.0, > +999]"], []),
+         compared(5, change=0.105, low=-1.0, high=15070.477), None, ["[-100.0, > +9999]"], []),
         *((f"the control is shown: {said}", compared(check_passed=passed), None,
            [f"{CONTROL} {said}"], [])
           for passed, said in

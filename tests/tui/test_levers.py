@@ -191,6 +191,22 @@ def test_intervals_of_an_a_b_stand_below_the_ledger_on_its_axis_with_their_figur
     assert intervals[-1].rstrip().endswith("+6.0 % [+5.0, +8.0]")
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_axis_stands_still_while_an_a_b_runs_whatever_it_finds(alone):
+    levers, drawn = (own("pipelined"), own("other")), set()
+    ledger = panel(levers, proposing(PROMISED))
+    for pairs, high in ((7, 0.2), (9, 4.0), (30, 0.06)):
+        shown = compared(pairs, high=high)
+        ledger.show(levers, changed(proposing(PROMISED), comparison=shown))
+        lines(ledger, (120, 8))
+        axis, *_ = text_of(comparison_rows(shown, 120, 8, placed=None if alone else ledger.axis))[
+            1:
+        ]
+        drawn.add(axis)
+    assert len(drawn) == 1
+    assert "+20 %" in drawn.pop() or alone
+
+
 def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
     undecided = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
     shown = panel((own(),), Snapshot(verdicts=(undecided,), settings={"own": "a"}))
@@ -203,7 +219,7 @@ def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
     below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
-    assert "Samples" not in words(shown, (120, 6))  # the list has its room first
+    assert "larger batches" not in words(shown, (120, 6))  # the list has its room first
 
 
 def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():

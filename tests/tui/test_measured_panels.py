@@ -112,11 +112,12 @@ def test_at_the_cursor_stand_the_values_there():
     assert "│" in text.splitlines()[1][8:-1]
 
 
-def test_the_legend_holds_means_over_the_last_two_seconds():
-    forward = (9.0,) * 56 + (0.5, 1.0, 1.5, 2.0)
-    snapshot = with_series(run(), forward_ms=forward, steps_per_s=(280.0,) * 60)
-    text = seen(StepTime(id="step"), (110, 10), snapshot, LIVE)
-    assert "1.25" in text.splitlines()[-1]
+def test_the_legend_holds_means_over_the_last_two_seconds_of_a_step_at_the_rate():
+    values = {"forward_ms": (9.0,) * 56 + (0.5, 1.0, 1.5, 2.0), "step_ms": (4.0,) * 60}
+    for rate, shown in ((250.0, "fwd 1.25"), (125.0, "fwd 2.50")):
+        snapshot = with_series(run(steps_per_s=rate), steps_per_s=(250.0,) * 60, **values)
+        text = seen(StepTime(id="step"), (110, 10), snapshot, LIVE)
+        assert shown in text.splitlines()[-1]
 
 
 def test_peaks_beyond_the_scale_are_marked():
@@ -211,7 +212,9 @@ def test_before_the_worker_has_started_nobody_says_that_no_gpu_is_read():
 
 
 def values(snapshot):
-    return {one.label: one.value for one in device_lines(snapshot) if isinstance(one, ShownReading)}
+    return {
+        one.label: one.value for one in device_lines(snapshot, 80) if isinstance(one, ShownReading)
+    }
 
 
 def told(**values):
@@ -231,13 +234,13 @@ COSTS = {
     [
         ("what gpudash itself costs", run(**COSTS),
          {"gpudash": "0.05 cores, 71 MiB", "measuring": "0.058 ms a step",
-          "unattributed time": "0.1 %"}),
+          "unattributed so far": "0.1 %"}),
         ("how many of the cores are busy", run(), {"CPU": "3.8 of 16 cores"}),
         ("where it is not known how many there are", run(host=told(cpu_pct=381.0)),
          {"CPU": "3.8 cores"}),
         ("whose time that is",
          run(host=told(cpu_pct=381.0, loader_cpu_pct=250.0, other_cpu_pct=31.0)),
-         {"CPU of loader": "2.5 cores", "CPU of others": "0.3 cores"}),
+         {"CPU of loader": "2.5 cores", "CPU of its others": "0.3 cores"}),
         ("what belongs together in a row", run(), {"memory": "6.1 of 140.4 GiB"}),
         ("in both directions", run(gpu=PCIE), {"PCIe": "1,200 in, 30 MiB/s"}),
         ("what the allocator holds",
@@ -256,7 +259,7 @@ def test_the_device_panel_says_what_is_not_read_and_why():
         gpu_unread={"power": "not supported by this GPU"},
         gpus_lost={"GPU-2222": "the GPU was lost"},
     )
-    said = " ".join(str(getattr(line, "text", "")) for line in device_lines(snapshot))
+    said = " ".join(str(getattr(line, "text", "")) for line in device_lines(snapshot, 80))
     assert "power: not supported by this GPU" in said
     assert "GPU-2222: the GPU was lost" in said
 

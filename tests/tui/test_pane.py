@@ -142,7 +142,7 @@ def test_steps_are_counted_where_samples_are_unknown():
 
 @pytest.mark.parametrize("absent", [None, math.nan, math.inf])
 def test_what_was_not_measured_is_a_dash_without_a_bar(absent):
-    row = result(1, "a", 1.0, samples_per_s=absent, step_ms_p50=absent, live=True)
+    row = result(1, "a", 1.0, samples_per_s=absent, steps_per_s=absent, live=True)
     row = changed(row, values={"gpu_util_pct": 85.0})
     line = drawn((result(2, "b", 5.0), row), 118)[-1]
     assert line.count("–") == 2

@@ -92,7 +92,7 @@ class AnswerStrip(Panel):
             f"about {last_s:.0f} s here last time" if is_known else "",
             tuple(_rates(snapshot)),
             unable("blocks", snapshot) is None,
-            time_left(compared, snapshot.blocks) if compared is not None else "",
+            time_left(compared, snapshot.blocks) if compared and not compared.is_over else "",
         )
         if now != self._now:
             self._now = now
@@ -210,11 +210,12 @@ class AnswerStrip(Panel):
     def _waiting(self, waits: Try, width: int) -> Parts:
         told = f"{waits.lever} {waits.before} → {waits.value} waits until other jobs end"
         keys = (
-            f"   {key_for('try_it')} begins it now, {key_for('screen.leave_level')} takes it back"
+            f"{key_for('try_it')} begins it now",
+            f"{key_for('screen.leave_level')} takes it back",
         )
         told = fmt.clip(fmt.plain(told), width - 3)
-        room = max(width - cell_len(told) - 3, 0)
-        return (" ◌ ", "busy"), (told, "strong"), (fmt.clip(keys, room), "dim")
+        room = max(width - cell_len(told) - 6, 0)
+        return (" ◌ ", "busy"), (told, "strong"), (f"   {_fitting(keys, room, ', ')}", "dim")
 
     def _nothing(self) -> str:
         shown = self._shown

@@ -11,8 +11,7 @@ from gpudash import format as fmt
 from gpudash.compare.energy import worth_lines
 from gpudash.compare.paired_t import pairs_until_check
 from gpudash.present.cells import Parts, bar_of, fitted, whole, width_of
-from gpudash.present.change_axis import ChangeInterval, PlacedAxis, interval_of
-from gpudash.present.ledger import axis_of
+from gpudash.present.change_axis import ChangeInterval, PlacedAxis, interval_of, shared_axis
 from gpudash.present.wording import change_of, counted, figures
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import BlockShown
@@ -70,7 +69,8 @@ def comparison_rows(
         foot.append(((fitted(shown.losses, room), "dim"),))
     rows = height - len(head) - len(foot)
     if placed is None or shown.of_starts:
-        placed = PlacedAxis(axis_of((), shown), 1 + LABEL, room - LABEL - 1)
+        widest = intervals[0][1] if intervals else ()  # the first one; an axis stands still
+        placed = PlacedAxis(shared_axis(widest), 1 + LABEL, room - LABEL - 1)
     middle = _interval_rows(shown, intervals, placed, room, rows)
     for parts in (*head, *middle, *foot):
         yield ((" ", "text"), *parts)

@@ -142,6 +142,8 @@ class Painted(Contained, Widget):
             ground = inks.BLACK if theme.dark else inks.WHITE
         if self._hues_are_few() and name.startswith(inks.REVERSED):
             return self.rich_style + Style(bold=True, reverse=True)
+        if self._hues_are_few() and name.startswith("fill-"):
+            return self._ink(inks.filled(name)) + Style(reverse=True)
         return (own + inks.style(name, self.app.theme_variables, ground)).rich_style
 
     def _pair(self, above: str, behind: str) -> Style:

@@ -13,7 +13,14 @@ from gpudash.present import axes
 from gpudash.present.axes import TimeView, bins_of, nice_ceiling, range_of
 from gpudash.present.cells import Parts, bar_of, beside, cell, cut, rule
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
-from gpudash.present.readings import ShownReading, joined, reading, readings, sparklines
+from gpudash.present.readings import (
+    ShownReading,
+    joined,
+    reading,
+    readings,
+    sparklines,
+    step_ms_at,
+)
 from gpudash.present.throughput import throughput
 from gpudash.protocol.readings import HostReading
 from gpudash.snapshot import Series, Snapshot
@@ -51,8 +58,8 @@ class Activity(TimePanel):
     @property
     def wanted_rows(self) -> int:
         """Rows for its rule, all readings, and a curve."""
-        readings = len(self._readings) + bool(no_gpu(self._snapshot))
-        return 1 + readings + CURVE_ROWS * bool(self._drawn)
+        rows = len(self._why(*self.size)) + len(self._readings)
+        return 1 + rows + CURVE_ROWS * bool(self._drawn)
 
     def time_at(self, x: int) -> float | None:
         width, height = self.inside
@@ -114,11 +121,13 @@ class Activity(TimePanel):
         return tuple(name for name, values in known.items() if values and min(values) >= 0)
 
     def _all(self, width: int, height: int) -> Iterator[Parts]:
-        lines, series = device_lines(self._snapshot), self._snapshot.series
+        series = self._snapshot.series
+        lines = device_lines(self._snapshot, width)
         if width < TWO_COLUMNS or len(lines) <= height:
             yield from _column(lines[:height], series, width)
             return
         half = width // 2
+        lines = device_lines(self._snapshot, half)
         left, right = (lines[:height], lines[height : 2 * height])
         yield from beside(_column(left, series, half), _column(right, series, half), half)
 
@@ -146,7 +155,8 @@ class Activity(TimePanel):
 
 def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
     rate = throughput(snapshot)
-    values = {rate.name: (rate.unit, rate.now), "step_ms": ("step, ms", snapshot.step_ms_p50)}
+    step_ms = step_ms_at(snapshot.steps_per_s)
+    values = {rate.name: (rate.unit, rate.now), "step_ms": ("step, ms", step_ms)}
     shown = []
     for name, (label, value) in values.items():
         past = snapshot.series.of(name)
@@ -220,8 +230,6 @@ def _layout(shown: Sequence[ShownReading], width: int) -> _Columns:
     return _Columns(label, value, bar, room - (bar + 2 if bar else 0))
 
 
-TEXT_WIDTH = 30
-"""Columns at which sentences are wrapped: the panel's least width."""
 TWO_COLUMNS = 68
 """Width from which lines that do not fit are in two columns."""
 NOW = TimeView()
@@ -244,22 +252,22 @@ class Text(msgspec.Struct, frozen=True):
 DeviceLine: TypeAlias = ShownReading | Text
 
 
-def device_lines(snapshot: Snapshot) -> list[DeviceLine]:
+def device_lines(snapshot: Snapshot, width: int) -> list[DeviceLine]:
     return [
-        *_gpu(snapshot),
+        *_gpu(snapshot, max(width - 2, 1)),
         *_training(snapshot),
         *_own(snapshot),
         *_loader(snapshot),
     ]
 
 
-def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
+def _gpu(snapshot: Snapshot, width: int) -> Iterator[DeviceLine]:
     gpu = snapshot.gpu
     name = snapshot.device.name if snapshot.device else fmt.ABSENT
     yield Text(f"GPU {gpu.index}, {gpu.name}" if gpu else f"trains on {name}", heads=True)
     if gpu is None:
         sentence = no_gpu(snapshot) or "the first reading has not come yet"
-        yield from map(Text, textwrap.wrap(sentence, TEXT_WIDTH))
+        yield from map(Text, textwrap.wrap(sentence, width))
         return
     for metric, known in METRICS.items():
         if known.kind == "gpu" and known.label and (metric in gpu.values or metric not in IF_THERE):
@@ -271,7 +279,7 @@ def _gpu(snapshot: Snapshot) -> Iterator[DeviceLine]:
             yield one
     missing = snapshot.gpu_unread | snapshot.gpus_lost
     for what, why in missing.items():
-        yield from map(Text, textwrap.wrap(fmt.plain(f"{what}: {why}"), TEXT_WIDTH))
+        yield from map(Text, textwrap.wrap(fmt.plain(f"{what}: {why}"), width))
 
 
 def _training(snapshot: Snapshot) -> Iterator[DeviceLine]:
@@ -294,7 +302,7 @@ def _own(snapshot: Snapshot) -> Iterator[DeviceLine]:
     yield ShownReading(label="gpudash", value=", ".join(takes))
     yield ShownReading(label="measuring", value=costs)
     unattributed = fmt.with_unit(snapshot.unattributed_pct, "%", 1)
-    yield ShownReading(label="unattributed time", value=unattributed)
+    yield ShownReading(label="unattributed so far", value=unattributed)
 
 
 def _loader(snapshot: Snapshot) -> Iterator[DeviceLine]:

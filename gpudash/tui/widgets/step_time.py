@@ -8,7 +8,7 @@ from gpudash.present.axes import bins_of, cut, means, value_at
 from gpudash.present.cells import Cell, Parts, cell
 from gpudash.present.columns import column_rows
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
-from gpudash.present.readings import step_value
+from gpudash.present.readings import step_ms_at, step_value
 from gpudash.present.step_time import (
     StepPart,
     columns_of,
@@ -105,6 +105,9 @@ class StepTime(TimePanel):
 
     def _legend(self, parts: tuple[StepPart, ...], width: int) -> Iterator[tuple[str, str]]:
         snapshot, view = self._snapshot, self.view
-        step = spent(parts, *(step_value(snapshot, name, view) for name in metrics_of(parts)))
+        times_ms = [step_value(snapshot, name, view) for name in metrics_of(parts)]
+        now_ms = step_ms_at(snapshot.steps_per_s) if view.moment_s is None else None
+        longer = now_ms / times_ms[0] if now_ms and times_ms[0] else 1.0
+        step = spent(parts, *(ms and ms * longer for ms in times_ms))
         for entry in legend(parts, step, width - 2) if step else ():
             yield from (("  ", ""), *entry.parts)
