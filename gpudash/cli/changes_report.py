@@ -15,7 +15,7 @@ from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
 from gpudash.compare.rounds import CONFIDENCE, StartCosts, is_decided, over_rounds, verdict
-from gpudash.format import change, figure
+from gpudash.format import change, figure, starts
 from gpudash.metrics import phases_ms
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -114,10 +114,10 @@ class ChangeFindings:
     def told(self) -> str:
         if not self.fixed:
             return verdict(self.b, self.rounds, self.within)
-        found, starts = self.estimate, len(self.measured)
+        found, many = self.estimate, starts(len(self.measured))
         if found.low is None:
-            return f"{self.b}: {change(found.change, None, None)}, 1 start of each"
-        return f"{effect(self.b, found)}, {starts} starts of each"
+            return f"{self.b}: {change(found.change, None, None)}, {many}"
+        return f"{effect(self.b, found)}, {many}"
 
     @property
     def verdict(self) -> str:
