@@ -87,6 +87,8 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     starts: int
     """Of each."""
+    disturbed_blocks: int
+    """Of both, beside others' work: left out."""
     seconds: float
     more_s: float | None = None
     """What a decision would still take."""
@@ -108,6 +110,7 @@ def document(found: GateFindings) -> GateReport:
         new=found.b,
         max_slowdown=found.limit,
         starts=len(found.measured),
+        disturbed_blocks=found.disturbed,
         seconds=_seconds(found),
         losses=found.losses,
         counts=None if found.why_no_counts else found.counts,
