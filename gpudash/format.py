@@ -92,6 +92,10 @@ def pairs(value: int) -> str:
     return f"{value} pair{'s' * (value != 1)}"
 
 
+def starts(value: int) -> str:
+    return f"{value} start{'s' * (value != 1)} of each"
+
+
 def percent(value: float | None) -> str:
     return f"{value:z.0f} %" if is_measured(value) else ABSENT  # z: never -0
 

@@ -15,7 +15,7 @@ from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
 from gpudash.compare.rounds import CONFIDENCE, StartCosts, is_decided, over_rounds, verdict
-from gpudash.format import change, figure
+from gpudash.format import change, count, figure, starts
 from gpudash.metrics import phases_ms
 from gpudash.protocol.session import ComparisonShown
 from gpudash.snapshot import Snapshot
@@ -114,17 +114,23 @@ class ChangeFindings:
     def told(self) -> str:
         if not self.fixed:
             return verdict(self.b, self.rounds, self.within)
-        found, starts = self.estimate, len(self.measured)
+        found, many = self.estimate, starts(len(self.measured))
         if found.low is None:
-            return f"{self.b}: {change(found.change, None, None)}, 1 start of each"
-        return f"{effect(self.b, found)}, {starts} starts of each"
+            return f"{self.b}: {change(found.change, None, None)}, {many}"
+        return f"{effect(self.b, found)}, {many}"
 
     @property
     def verdict(self) -> str:
         clauses = [self.told, sentence(self.losses)]
         if self.unit != "step":
             clauses.append(f"compared by {COUNTED[self.unit or 'step']}")
+        if self.disturbed:
+            clauses.append(f"{count(self.disturbed)} blocks beside other jobs left out")
         return "; ".join(clauses) + contention(self.core_wait_pct)
+
+    @property
+    def disturbed(self) -> int:
+        return sum(one.disturbed for one in self.measured)
 
     @property
     def core_wait_pct(self) -> float | None:
@@ -171,6 +177,8 @@ class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
 
     compared_by: str
     """What a cost is of: `token`, `sample` or `step`."""
+    disturbed_blocks: int
+    """Of both, beside others' work: left out."""
     why_apart: str
     """Why both were not measured at the same time; empty if they were."""
     counts: tuple[CountChange, ...] | None
@@ -198,6 +206,7 @@ def document(found: ChangeFindings) -> ChangeReport:
         min_s=RUN_S,
         compared_by=str(found.unit),
         losses=found.losses,
+        disturbed_blocks=found.disturbed,
         why_apart=found.why_apart,
         counts=None if found.why_no_counts else found.counts,
         why_no_counts=found.why_no_counts,

@@ -11,7 +11,8 @@ argcomplete takes too long for a completion.
 
 import argparse
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from gpudash.cli.options import DEVICES, Destination, FileName
 from gpudash.cli.parser import Parser, help_of
@@ -86,6 +87,7 @@ OWN = "FILE.py[:NAME]"
 """Metavar of a workload of a user's own."""
 
 GPUS = "/proc/driver/nvidia/gpus"
+"""Where the NVIDIA driver has a folder for each GPU."""
 
 SCRIPTS = {"bash": BASH.lstrip(), "zsh": ZSH, "fish": FISH.lstrip()}
 
@@ -171,24 +173,15 @@ class _Words:
     def values(self, action: argparse.Action, current: str) -> Words:
         if action.choices is not None:
             yield from ((str(choice), "") for choice in action.choices)
-        elif action.metavar == "WORKLOAD":
-            yield from ((entry.name, entry.summary) for entry in CATALOGUE.values())
-        elif action.metavar == "VERB":
-            yield from SUMMARIES
-        elif action.metavar == "NAME:TARGET":
-            assert isinstance(action.type, Destination)
+        elif isinstance(action.type, Destination):
             for name, (target, what) in action.type.valid.items():
                 yield f"{name}:" if target else name, what
-        elif action.metavar == "DEVICE":
-            yield from ((device, "") for device in _devices())
-        elif action.metavar == "PRESET":
-            from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
-
-            yield from ((name, preset.workload) for name, preset in ON_GPU.items())
         elif action.metavar in ("LEVER=VALUE", "LEVER[=VALUE]"):
             yield from self._settings(current, several=False)
         elif action.metavar in LISTS:
             yield from self._settings(current, several=True)
+        elif offers := OFFERS.get(str(action.metavar)):
+            yield from offers(current)
 
     def _settings(self, current: str, *, several: bool) -> Words:
         name, equals, values = current.partition("=")
@@ -222,10 +215,37 @@ def _mark(lever: Lever, value: str) -> str:
     return "default" if value == lever.default_text else ""
 
 
-def _devices() -> list[str]:
-    """Return the devices; the NVIDIA driver has a folder for each GPU."""
+def _versions(current: str) -> Words:
+    from pathlib import Path  # all of these only for versions
+
+    from gpudash.errors import UsageError
+    from gpudash.format import plain
+    from gpudash.run.user_repository import versions
+
+    head = current[: current.rfind(",") + 1]
+    with suppress(OSError, UsageError):  # no repository, or no Git
+        yield from ((head + name, plain(told)) for name, told in versions(Path.cwd()))
+
+
+def _presets(_current: str) -> Words:
+    from gpudash.compare.sweep.presets import ON_GPU  # only for a sweep
+
+    yield from ((name, preset.workload) for name, preset in ON_GPU.items())
+
+
+def _devices(_current: str) -> Words:
     try:
         count = len(os.listdir(GPUS))  # noqa: PTH208  # importing pathlib is slow
     except OSError:
         count = 0
-    return [*DEVICES[:-1], *(f"cuda:{index}" for index in range(count))]
+    yield from ((name, "") for name in (*DEVICES[:-1], *(f"cuda:{one}" for one in range(count))))
+
+
+OFFERS: Mapping[str, Callable[[str], Words]] = {
+    "WORKLOAD": lambda _: ((entry.name, entry.summary) for entry in CATALOGUE.values()),
+    "VERB": lambda _: SUMMARIES,
+    "DEVICE": _devices,
+    "PRESET": _presets,
+    **dict.fromkeys(("A,B", "BASE", "NEW"), _versions),
+}
+"""Values by metavar, of the word so far."""

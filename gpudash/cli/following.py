@@ -16,7 +16,9 @@ def after_lever(found: Estimate, arguments: argparse.Namespace, *, holds: bool |
     verdict = word(found)
     if verdict == "faster" and holds is not False:
         name, _, values = arguments.lever.partition("=")
-        return shlex.join(["gpudash", "show", f"{name}={values.split(',')[-1]}"])
+        script = [one for one in arguments.user_command if one.endswith(".py")][:1]
+        patch = ["--patch", *script] if script else []
+        return shlex.join(["gpudash", "show", f"{name}={values.split(',')[-1]}", *patch])
     if arguments.starts == 1 and (verdict == "inconclusive" or holds is False):
         return shlex.join(again(arguments, "--starts", str(STARTS), without=("--within",)))
     return shlex.join(why(arguments))

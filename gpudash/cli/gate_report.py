@@ -21,9 +21,8 @@ from gpudash.compare.gate import (
     sentence,
 )
 from gpudash.compare.losses import LossesFound
-from gpudash.compare.rounds import starts_of_each
 from gpudash.errors import Exit
-from gpudash.format import plain
+from gpudash.format import plain, starts
 from gpudash.present.card import card_of, markdown
 
 CALIBRATED = 12
@@ -65,7 +64,7 @@ class GateFindings(ChangeFindings):
 
     @property
     def sentence(self) -> str:
-        more = [one.sentence for one in self.counts if one.after > one.before]
+        more = [one.sentence for one in self.counts if one.has_grown]
         why = more if self.ending == "slower" else []
         return f"{self.ending}: {'; '.join([*why, self.why_not or self.verdict])}"
 
@@ -88,6 +87,8 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float | None = None
     starts: int
     """Of each."""
+    disturbed_blocks: int
+    """Of both, beside others' work: left out."""
     seconds: float
     more_s: float | None = None
     """What a decision would still take."""
@@ -109,6 +110,7 @@ def document(found: GateFindings) -> GateReport:
         new=found.b,
         max_slowdown=found.limit,
         starts=len(found.measured),
+        disturbed_blocks=found.disturbed,
         seconds=_seconds(found),
         losses=found.losses,
         counts=None if found.why_no_counts else found.counts,
@@ -172,7 +174,7 @@ class CalibrationFindings(ChangeFindings):
     @property
     def told(self) -> str:
         change = 100 * (self.rounds[-1].costs[0] / self.rounds[-1].costs[1] - 1)
-        return f"{change:+z.1f} % to itself, {starts_of_each(self.rounds)}"
+        return f"{change:+z.1f} % to itself, {starts(len(self.rounds))}"
 
     def document(self) -> "CalibrationReport | None":
         found = forecast(self.rounds, self._limit, self._budget_s)

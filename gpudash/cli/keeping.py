@@ -3,7 +3,7 @@
 import argparse
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -92,6 +92,15 @@ def before(path: Path, attempt: Attempt) -> tuple[Attempt, ...]:
     known = read(path).known
     at = len(known) - 1 - known[::-1].index(attempt) if attempt in known else len(known)
     return known[:at]
+
+
+def tried_of(user_command: Sequence[str]) -> set[tuple[str, str, str]]:
+    """Return the changes that were tried of a training: lever, and both values."""
+    path, known = project_file(), tuple[Attempt, ...]()
+    with suppress(OSError):
+        known = read(path).known if path is not None and user_command else ()
+    told = f" {shlex.join(user_command)}"
+    return {(one.lever, one.a, one.b) for one in known if one.command.endswith(told)}
 
 
 @contextmanager

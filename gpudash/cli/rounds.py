@@ -18,7 +18,15 @@ import psutil
 
 from gpudash.cli.headless import News, session_of
 from gpudash.cli.user_training import UserTraining
-from gpudash.compare.alternation import MOST_PAIRS, TOLD, SideBlocks, alone, alternating
+from gpudash.compare.alternation import (
+    FEWEST_BLOCKS,
+    MOST_PAIRS,
+    TOLD,
+    SideBlocks,
+    alone,
+    alternating,
+    undisturbed,
+)
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.counted import Each
 from gpudash.errors import Exit, UsageError
@@ -32,8 +40,6 @@ from workloads.standard_levers import usable_cores
 POLL_S = 0.05
 PATIENCE_S = 60.0
 """Seconds without a step after which a side is said to hang."""
-FEWEST_BLOCKS = 2
-"""Of each side, for a start to count."""
 BUSY = 0.05
 """Share of the usable cores that a paused side may take: more would slow the other one."""
 CONTEXT_MIB = 1024
@@ -62,6 +68,8 @@ class MeasuredRound(NamedTuple):
     snapshots: tuple[Snapshot, Snapshot]
     counts: tuple[Each | str, Each | str] = ("", "")
     """What the steps of each had in the first start, or why that is not known."""
+    disturbed: int = 0
+    """Blocks beside others' work, of both, that are left out."""
 
 
 class NoResultError(Exception):
@@ -228,10 +236,13 @@ class Rounds:
 
     def _found(self, sides: tuple[SideBlocks, SideBlocks], began_s: float) -> MeasuredRound:
         (a, b), running = sides, self._running
-        pairs = min(len(a.blocks), len(b.blocks))
+        pairs = [*zip(a.blocks, b.blocks, strict=False)]
+        kept = undisturbed(pairs)
+        of_a, of_b = zip(*kept, strict=True)
         return MeasuredRound(
             seconds=time.monotonic() - began_s,
-            blocks=(a.blocks[:pairs], b.blocks[:pairs]),
+            blocks=(of_a, of_b),
+            disturbed=2 * (len(pairs) - len(kept)),
             losses=(a.losses, b.losses),
             snapshots=(running[0].snapshot, running[-1].snapshot) if running else (Snapshot(),) * 2,
         )

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import asdict
 
+from gpudash.cli.keeping import tried_of
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.slowing import MOST_S
@@ -44,7 +45,7 @@ class WhyReport(AnswerReport, frozen=True, kw_only=True):
     why_no_profile: str
     """A clause; empty if there is one, or none was to be made."""
     next: str | None
-    """The command that tries the first proposal; None without one."""
+    """The command that tries the first proposal that was not tried yet; None without one."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -175,7 +176,9 @@ def _conclude(why: Why, plan: Plan, arguments: argparse.Namespace, ended: Ended)
     answer = why.known.answer
     if answer is None:
         return ended.without("answer", why.why_incomplete(ended))
-    following = shlex.join(_trying(answer.tries[0], plan, arguments)) if answer.tries else None
+    tried = tried_of(arguments.user_command)
+    left = (one for one in answer.tries if (one.lever, one.before, one.value) not in tried)
+    following = next((shlex.join(_trying(one, plan, arguments)) for one in left), None)
     found = report(why.known, answer, why.why_no_profile, following)
     more = {"no profile": why.why_no_profile, "next": following}
     lines = [f"  {name}: {text}" for name, text in more.items() if text]

@@ -27,6 +27,8 @@ TOLD = {
     "collective_mib": "MiB of collectives",
 }
 """What a training counts without a profile, by metric, as `counted.py` names it."""
+FEWEST_BLOCKS = 2
+"""Of each side, for a start to count."""
 REPORTS = 2
 """After the first steps, until the last of their losses has arrived."""
 SETTLES_S = 1.0
@@ -177,6 +179,14 @@ def alternating(seed: int) -> tuple[tuple[SideBlocks, SideBlocks], Turns]:
 def alone() -> tuple[SideBlocks, SideBlocks]:
     """Return both sides where one is started after the other."""
     return SideBlocks(range(MOST_PAIRS)), SideBlocks(range(MOST_PAIRS))
+
+
+def undisturbed(
+    pairs: Sequence[tuple[MeasuredBlock, MeasuredBlock]],
+) -> Sequence[tuple[MeasuredBlock, MeasuredBlock]]:
+    """Leave out pairs beside others' work, but not all: some machines are never idle."""
+    quiet = [pair for pair in pairs if not any(one.is_disturbed for one in pair)]
+    return quiet if len(quiet) >= FEWEST_BLOCKS else pairs
 
 
 def unit_of(a: Sequence[MeasuredBlock], b: Sequence[MeasuredBlock]) -> Unit | None:

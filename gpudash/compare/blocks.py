@@ -7,7 +7,7 @@ from typing import TypeAlias
 import msgspec
 
 from gpudash.compare.meter import BlockEnergy, EnergyMeter
-from gpudash.metrics import COMPARED
+from gpudash.metrics import COMPARED, CORE_WAIT_WARNS_PCT
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import EnergyTick, GpuReading, HostReading, Reading
@@ -20,7 +20,7 @@ from gpudash.protocol.training import (
     Step,
     Timed,
 )
-from gpudash.statistics import warm, without
+from gpudash.statistics import mean, warm, without
 from gpudash.window import Window
 
 LAG_S = 0.25
@@ -47,6 +47,8 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     """Sum of the steps' durations on the device, or the wall-clock time."""
     values: dict[str, float] = {}
     """By metric: means over the steps and over the readings. Absent = not measured."""
+    others_pct: float | None = None
+    """Share of the time in which processes of others had work on its GPU."""
     energy: BlockEnergy | str = ""
     """Of all GPUs, or why it is not known; empty if it was not asked for."""
 
@@ -54,6 +56,12 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
     def ms_per_sample(self) -> float:
         """The cost to compare; ms a step if samples are unknown."""
         return self.busy_s * 1e3 / (self.samples or self.steps)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether others had its cores or its GPU."""
+        lost_pct = max(self.of("core_wait_pct") or 0.0, self.others_pct or 0.0)
+        return lost_pct >= CORE_WAIT_WARNS_PCT
 
     def of(self, metric: str) -> float | None:
         match metric:
@@ -195,9 +203,9 @@ class BlockLog:
             return None
         began_s = steps[0].finished_s - steps[0].count * steps[0].step_ms / 1e3
         ended_s = steps[-1].finished_s
-        for reading in self._readings:
-            if began_s + LAG_S <= reading.at_s <= ended_s:
-                window.read(reading, (*COMPARED, *READINGS))
+        beside = [one for one in self._readings if began_s + LAG_S <= one.at_s <= ended_s]
+        for reading in beside:
+            window.read(reading, (*COMPARED, *READINGS))
         return MeasuredBlock(
             number=one.number,
             steps=round(window.steps),
@@ -205,6 +213,7 @@ class BlockLog:
             tokens=self._of_all(window.tokens),
             busy_s=window.busy_s,
             values=window.values(),
+            others_pct=mean(one.others_pct for one in beside if isinstance(one, GpuReading)),
             energy="" if self._meter is None else self._meter.spent(began_s, ended_s),
         )
 

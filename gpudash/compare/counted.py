@@ -48,6 +48,10 @@ class CountChange(msgspec.Struct, frozen=True):
     went: tuple[str, ...]
 
     @property
+    def has_grown(self) -> bool:
+        return self.after > self.before
+
+    @property
     def sentence(self) -> str:
         if self.name == "peak memory":
             return f"peak memory: {memory(self.after)} instead of {memory(self.before)}"
@@ -55,7 +59,7 @@ class CountChange(msgspec.Struct, frozen=True):
         what = ONE.get(self.name, self.name[:-1]) if more == 1 else self.name
         how = f"other {what}"
         if more:
-            how = f"{more:,.4g} {what} a step {'more' if self.after > self.before else 'fewer'}"
+            how = f"{more:,.4g} {what} a step {'more' if self.has_grown else 'fewer'}"
         names = " in place of ".join(filter(None, map(_listed, (self.came, self.went))))
         return f"{how}: {names}" if names else how
 

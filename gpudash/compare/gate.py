@@ -25,7 +25,6 @@ from gpudash.compare.rounds import (
     over_rounds,
     rounds_within,
     seconds_until,
-    starts_of_each,
 )
 from gpudash.compare.sequential import is_sure, reach
 
@@ -54,11 +53,8 @@ def of_throughput(found: Estimate, limit: float) -> Ending:
 def ending(found: Estimate, limit: float, counts: Sequence[CountChange] = ()) -> Ending:
     """Call it slower too if a count has grown, unless the training is faster for that."""
     of_time = of_throughput(found, limit)
-    return "slower" if has_grown(counts) and of_time != "faster" else of_time
-
-
-def has_grown(counts: Sequence[CountChange]) -> bool:
-    return any(one.after > one.before for one in counts)
+    has_grown = any(one.has_grown for one in counts)
+    return "slower" if has_grown and of_time != "faster" else of_time
 
 
 def are_moved(a: Sequence[Mapping[int, float]], b: Sequence[Mapping[int, float]]) -> bool:
@@ -78,7 +74,7 @@ def _repeats(starts: Sequence[Mapping[int, float]]) -> bool:
 
 
 def sentence(name: str, rounds: Sequence[StartCosts], limit: float) -> str:
-    found, many, allowed = over_rounds(rounds), starts_of_each(rounds), f"{100 * limit:g} %"
+    found, many, allowed = over_rounds(rounds), fmt.starts(len(rounds)), f"{100 * limit:g} %"
     of_time = of_throughput(found, limit)
     if of_time != "inconclusive":
         how = {"slower": f", beyond {allowed}", "pass": f", within {allowed}"}

@@ -111,7 +111,7 @@ def verdict(name: str, rounds: Sequence[StartCosts], within: float | None = None
     decided = is_decided(found, within)
     said = effect(name, found, least_of(within)) if decided or is_sure(found) else ""
     shown = said or f"inconclusive: {fmt.change(found.change, found.low, found.high)}"
-    many = starts_of_each(rounds)
+    many = fmt.starts(len(rounds))
     more_s = seconds_to_decide(rounds, within)
     if decided:
         return f"{shown}, {many}"
@@ -120,10 +120,6 @@ def verdict(name: str, rounds: Sequence[StartCosts], within: float | None = None
         return f"{shown}, {many}{too_few}"
     what = "a decision" if within is None else f"± {100 * within:g} %"
     return f"{shown}, {many}; {what} would take about {about(more_s)} more"
-
-
-def starts_of_each(rounds: Sequence[StartCosts]) -> str:
-    return f"{len(rounds)} start{'s' * (len(rounds) != 1)} of each"
 
 
 def about(seconds: float) -> str:

@@ -25,9 +25,7 @@ def change_of(shown: ComparisonShown) -> str:
 
 
 def counted(shown: ComparisonShown) -> str:
-    if shown.of_starts:
-        return f"{shown.pairs} start{'s' * (shown.pairs != 1)} of each"
-    return fmt.pairs(shown.pairs)
+    return (fmt.starts if shown.of_starts else fmt.pairs)(shown.pairs)
 
 
 def figures(shown: ComparisonShown) -> Iterator[tuple[str, Sides, str]]:

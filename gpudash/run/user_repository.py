@@ -18,6 +18,8 @@ AS_IS = "."
 """The name of the user's tree as it is."""
 MOST_MIB = 1024.0
 """Of files that Git neither tracks nor ignores: more is no code, and would be copied."""
+NEWEST = 20
+"""Commits that a completion offers by their hash."""
 ELSEWHERE = ("DIR", "WORK_TREE", "INDEX_FILE", "OBJECT_DIRECTORY", "COMMON_DIR", "PREFIX")
 """Variables that take Git elsewhere than into the folder that it is told, without `GIT_`."""
 QUIETLY = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "submodule.recurse=false")
@@ -143,6 +145,15 @@ def _hash(root: Path, name: str) -> str:
 def _inside(root: Path, name: str) -> Path:
     """Return where a repository has a file of its own, which worktrees may share."""
     return (root / git(root, "rev-parse", "--git-path", name)).resolve()
+
+
+def versions(where: Path) -> list[tuple[str, str]]:
+    """Return names and newest commits, each with what it says. Raises UsageError."""
+    how = "%(refname:short)\t%(subject)"
+    named = git(where, "for-each-ref", "--sort=-creatordate", f"--format={how}")
+    newest = git(where, "log", f"-{NEWEST}", "--format=%h%x09%s")
+    each = (line.partition("\t") for line in f"{named}\n{newest}".splitlines())
+    return [(AS_IS, "the tree as it is"), *((name, told) for name, _, told in each if name)]
 
 
 def git(where: Path, *words: str, **how: str) -> str:

@@ -250,8 +250,7 @@ class Meter:
 
     def _read_loss(self, loss: Tensor | None) -> None:
         """Read that of the first step, which the device has finished: making the clock waited."""
-        # that a loss was scaled could not be known yet
-        if self.losses is not None and loss is not None and "scaler" not in self._findings.facts:
+        if self.losses is not None and loss is not None:
             self.losses.request(self.steps, loss)
 
     def split(self) -> None:

@@ -67,7 +67,7 @@ def _ends(steps: Steps, tensors: Any) -> None:
 
 def _loss_scaled(steps: Steps, loss: Any, scaled: Any) -> None:
     is_scaled = scaled is not loss and isinstance(loss, Tensor)  # else the scaler is disabled
-    if steps.meter.mode.is_on and is_scaled:
+    if steps.meter.mode.is_on and is_scaled and steps.follower.may_be_here:
         steps.scaled = id(scaled), loss.detach()
 
 

@@ -31,7 +31,6 @@ HANDLERS: Handlers = {
 """By event; before the colon stands what a failure names."""
 HERE = frozenset(
     {
-        "GradScaler: scales",
         "copy: begins",
         "forward: begins",
         "eval: begins",

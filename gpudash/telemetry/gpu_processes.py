@@ -4,6 +4,7 @@ The driver's pids are the machine's, not those of a container, and newer drivers
 some. So in a container nothing is known.
 """
 
+import os
 import time
 from collections import defaultdict
 from collections.abc import Collection
@@ -35,11 +36,14 @@ class OtherProcesses:
         """The one that had most, as `train.py (pid 42)`; empty: none."""
 
     def read(self, training: Collection[int]) -> None:
-        """Leave out the trees of `training`. Raises `NotMeasured` if never known."""
+        """Leave out the trees of `training`, and this process's: it may run another training.
+
+        Raises `NotMeasured` if never known.
+        """
         self.used_pct, self.busiest = None, ""
         if not procfs.are_of_machine():
             return
-        ours = _trees(training)
+        ours = _trees({os.getpid(), *training})
         try:
             listed = self._nvml.call("nvmlDeviceGetComputeRunningProcesses", self._handle)
             if ours.isdisjoint(one.pid for one in listed):

@@ -176,6 +176,13 @@ def test_what_differs_in_a_step_stands_below_the_verdict():
     assert document(unknown).counts is None
 
 
+def test_the_verdict_says_how_many_blocks_others_have_disturbed():
+    some = found(*SIX[1:], SIX[0]._replace(disturbed=4))
+    assert "; 4 blocks beside other jobs left out" in some.verdict
+    assert document(some).disturbed_blocks == 4
+    assert "left out" not in found(*SIX).verdict
+
+
 def test_a_larger_batch_that_takes_longer_is_compared_by_samples():
     faster = found(*[start(10.0, 16.0, b_samples=64)] * 5)
     assert faster.estimate.change == pytest.approx(0.25)

@@ -45,6 +45,21 @@ def test_a_list_is_completed_with_its_missing_values() -> None:
     assert complete(["sweep", "--vary", "precision=b"])[0] == "open"
 
 
+def test_a_version_is_one_of_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words("gate", "v") == []
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for told in (("init", "-b", "main"), ("commit", "--allow-empty", "-m", "first"), ("tag", "v1")):
+        subprocess.run(["git", *who, *told], check=True, capture_output=True)
+    assert words("gate", "")[:3] == [".", "main", "v1"]
+    assert words("gate", "main", "v") == ["v1"]
+    assert words("ab", "--versions", "main,v") == ["main,v1"]
+    short = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
+    assert complete(["gate", short])[1] == [(short, "first")]
+
+
 @pytest.mark.parametrize(
     ("line", "found"),
     [

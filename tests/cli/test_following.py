@@ -26,8 +26,9 @@ def asked(command):
 @pytest.mark.parametrize(
     ("command", "found", "holds", "following"),
     [
-        (LEVER, FASTER, True, "gpudash show num_workers=8"),
-        (LEVER, FASTER, None, "gpudash show num_workers=8"),
+        (LEVER, FASTER, True, "gpudash show num_workers=8 --patch train.py"),
+        (LEVER, FASTER, None, "gpudash show num_workers=8 --patch train.py"),
+        ("gpudash ab --lever gc=auto,rare -m train", FASTER, None, "gpudash show gc=rare"),
         (LEVER, FASTER, False, LEVER.replace("ab", "ab --starts 4")),
         (LEVER, UNSURE, None, LEVER.replace("ab", "ab --starts 4")),
         (LEVER, SLOWER, True, "gpudash why train.py -n 3"),

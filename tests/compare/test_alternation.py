@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from gpudash.compare.alternation import Turns, alternating, cost_ms, unit_of
+from gpudash.compare.alternation import Turns, alternating, cost_ms, undisturbed, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, Refused
@@ -133,3 +133,16 @@ def test_costs_are_of_what_both_know_to_have_done(a, b, unit, ratio):
 
 def test_nothing_is_compared_if_one_side_alone_knows_its_samples():
     assert unit_of([BLOCK], [replace(BLOCK, samples=None)]) is None
+
+
+@pytest.mark.parametrize("of_others", [{"values": {"core_wait_pct": 40.0}}, {"others_pct": 40.0}])
+def test_a_pair_with_a_block_beside_others_work_is_left_out(of_others):
+    beside = replace(BLOCK, **of_others)
+    quiet = (BLOCK, BLOCK)
+    assert undisturbed([quiet, (beside, BLOCK), quiet, (BLOCK, beside)]) == [quiet, quiet]
+
+
+def test_all_blocks_count_on_a_machine_that_is_never_idle():
+    beside = replace(BLOCK, others_pct=40.0)
+    pairs = [(BLOCK, BLOCK), (beside, beside), (beside, BLOCK)]
+    assert undisturbed(pairs) == pairs

@@ -201,10 +201,12 @@ def test_readings_from_the_lag_after_a_blocks_begin_to_its_last_step_are_its_own
         (bench.now_s, 30.0),
         (bench.now_s + 0.01, 90.0),
     ]:
-        bench.fold_all(gpu(at_s, gpu_util_pct=percent), host(at_s, percent))
+        of_gpu = msgspec.structs.replace(gpu(at_s, gpu_util_pct=percent), others_pct=percent / 2)
+        bench.fold_all(of_gpu, host(at_s, percent))
     bench.finished(1.0)
     bench.left(after_step=4)
-    assert (bench.outcomes[0].of("gpu_util_pct"), bench.outcomes[0].of("cpu_pct")) == (20.0, 20.0)
+    (block,) = bench.outcomes
+    assert (block.of("gpu_util_pct"), block.of("cpu_pct"), block.others_pct) == (20.0, 20.0, 10.0)
 
 
 def test_the_newest_readings_of_a_long_block_are_kept():

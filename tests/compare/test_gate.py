@@ -2,21 +2,13 @@
 
 import math
 from random import Random
-from typing import NamedTuple
 
 import pytest
 
+from gpudash.compare.counted import CountChange
 from gpudash.compare.gate import are_moved, ending, forecast, foreseen, of_throughput, sentence
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.rounds import StartCosts, over_rounds
-
-
-class Count(NamedTuple):
-    name: str
-    before: float
-    after: float
-    came: tuple[str, ...] = ()
-    went: tuple[str, ...] = ()
 
 
 def rounds(count, change=0.0, spread=0.014, seed=0):
@@ -47,7 +39,8 @@ def test_the_whole_interval_decides(low, high, ends):
 
 def test_a_count_that_has_grown_fails_unless_it_has_paid():
     within, faster = found(-0.01, 0.01), found(0.01, 0.02)
-    more, fewer = Count("launches", 90, 91), Count("launches", 91, 90)
+    more = CountChange("launches", 90, 91, came=("add",), went=())
+    fewer = CountChange("launches", 91, 90, came=(), went=("add",))
     assert ending(within, 0.02, [more]) == "slower"
     assert ending(within, 0.02, [fewer]) == "pass"
     assert ending(faster, 0.02, [more]) == "faster"
