@@ -12,7 +12,7 @@ from gpudash import format as fmt
 from gpudash.diagnosis.causes.cause import Cause, Measured
 from gpudash.diagnosis.causes.facts import waiting_settings
 from gpudash.diagnosis.causes.table import NONE, causes, caution, evidence, limit_of, line
-from gpudash.diagnosis.headline import AS_LONG, interruption, is_comparing
+from gpudash.diagnosis.headline import interruption, is_comparing
 from gpudash.diagnosis.lanes import lanes_of
 from gpudash.diagnosis.model import model_of
 from gpudash.diagnosis.proposals import proposals
@@ -34,7 +34,9 @@ UNEXPLAINED = 0.1
 FIGURES_S = 10.0
 """Figures that change alone are shown as often: each answer that is shown is in a recording's log,
 which takes 0.7 MB an hour, twice as much with a profile. Those of the first steps are shown anew
-after `NOW_S`, and all of them once a step takes longer or shorter by `AS_LONG`."""
+after `NOW_S`, …"""
+AS_LONG = 0.1
+"""… and all of them once a step takes longer or shorter by this part: a screen has one length."""
 
 
 class Answers:

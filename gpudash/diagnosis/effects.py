@@ -82,18 +82,17 @@ class Effect(NamedTuple):
 
 
 def gain_of(change: LeverChange) -> Gain | None:
-    """None if no measurement supports a range."""
-    foretells = EFFECTS[change.helps].estimate or (lambda _: None)
-    found = rehearsed(change, foretells) if change.timings else foretells(change)
-    if found is None:
-        return None
+    """None if no measurement supports a range, and the parts that it shortens are worth a try."""
+    effect = EFFECTS[change.helps]
+    foretells = effect.estimate or (lambda _: None)
+    foretold = rehearsed(change, foretells) if change.timings else foretells(change)
+    found = foretold or Outcome(partial(without_ms, parts=effect.shortens))
     now_ms = change.model.step_ms * found.times_samples
     margin = ERROR + change.model.residual
     plays = [played for played in (found.least, found.most) if played is not None]
     # at most the parts go that it shortens; what a schedule does not explain of the step stays
     changes_ms = [
-        max(played(one), without_ms(one, EFFECTS[change.helps].shortens))
-        - played_ms(one) * found.times_samples
+        max(played(one), without_ms(one, effect.shortens)) - played_ms(one) * found.times_samples
         for one in change.model.scenarios
         for played in plays
     ]
@@ -102,6 +101,8 @@ def gain_of(change: LeverChange) -> Gain | None:
     if change_pct(now_ms, least_ms) >= LEAST_PCT:  # an error alone is no gain
         least_ms *= 1 - margin
     high_pct = max(0.0, change_pct(now_ms, least_ms))
+    if foretold is None and high_pct >= LEAST_PCT:
+        return None
     return Gain(low_pct, high_pct, found.source, "rehearsed" if change.timings else "")
 
 
@@ -149,7 +150,7 @@ def _pipelined(change: LeverChange) -> Outcome | None:
     """Hide the shorter half of the step, as far as SMs are free for it."""
     step = change.step
     hidden_ms = min(
-        change.ms_of(each.name for each in change.phases if each.lane == lane)
+        change.ms_of(each.name for each in change.snapshot.phases if each.lane == lane)
         for lane in ("prepare", "train")
     )
     source = f"the shorter half of the step takes {fmt.milliseconds(hidden_ms)} ms {change.of_step}"
@@ -184,8 +185,9 @@ def _more_samples(change: LeverChange) -> Outcome | None:
     def longer(times: Times) -> float:
         return as_long(times._replace(device=times.device * times_samples))
 
+    is_fed = change.snapshot.settings.get("data", "loader") != "loader"  # no loader is too slow
     source = f"{change.works}, then at most {fmt.milliseconds(longer(change.times))} ms"
-    return Outcome(as_long, longer if change.feeds else None, source, times_samples)
+    return Outcome(as_long, longer if is_fed else None, source, times_samples)
 
 
 def _one_update(change: LeverChange) -> Outcome | None:
@@ -224,7 +226,9 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
     At worst the ranks wait as long for a slower one, once.
     """
     step, saved = change.step, change.share
-    exposed_ms, collective_ms = step.exposed_ms, change.collective_ms
+    # the rank that waits least in its collectives waits for no slower one
+    collective_ms, waits_ms = map(change.least_of_ranks, ("collective_ms", "communication_ms"))
+    exposed_ms = step.exposed_ms
     if exposed_ms is None and collective_ms is None:
         return None
     beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
@@ -240,7 +244,7 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
 
     return Outcome(
         lambda times: left(times, BESIDE * beside_ms, times.communication, launches),
-        None if change.waits_ms is None else lambda times: left(times, 0.0, change.waits_ms or 0.0),
+        None if waits_ms is None else lambda times: left(times, 0.0, waits_ms),
         f"nothing but communication runs {fmt.milliseconds(exposed_ms or 0.0)} ms, "
         f"and collectives beside kernels {fmt.milliseconds(beside_ms)}, {change.of_step}",
     )

@@ -17,8 +17,6 @@ from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, train
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
-AS_LONG = 0.1
-"""By this part a step may be longer or shorter than the answer says: a screen has one length."""
 FAR = 0.25
 """From this part on its evidence is said to be of before: on a busy machine less comes and goes."""
 
@@ -199,4 +197,4 @@ def _tries(of: Headline | Answer) -> Iterator[str]:
     for one in of.tries:
         yield f"try {one.promise}{':' if one.gain is None else ';'} {one.why}"
         if one.gain is not None:
-            yield f"  {one.gain.figures}: {one.gain.source}"
+            yield f"  {one.gain.source}"

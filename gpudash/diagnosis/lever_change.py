@@ -9,7 +9,7 @@ from gpudash.diagnosis.model import Model, played_ms
 from gpudash.diagnosis.parts import ModelPart, Times
 from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.inspections import Timing
-from gpudash.protocol.training import Phase
+from gpudash.snapshot import Snapshot
 
 Played: TypeAlias = Callable[[Times], float]
 """Returns the duration of a step with a change, in ms."""
@@ -24,15 +24,9 @@ class LeverChange(NamedTuple):
     value: str
     step: RecentStep
     model: Model
-    phases: tuple[Phase, ...] = ()
-    feeds: bool = False
-    """Whether batches are there at any rate, because no loader makes them."""
+    snapshot: Snapshot = Snapshot()
     share: float = 1.0
     """Of what it shortens: the part that the lever can take away."""
-    collective_ms: float | None = None
-    """Time in which collectives run, hidden or not, on the rank that waits least in them, …"""
-    waits_ms: float | None = None
-    """… and the wait of that one: the others also wait for a slower rank."""
     timings: tuple[Timing, ...] = ()
     """What the models' calls took in a rehearsal of the change."""
 
@@ -55,6 +49,10 @@ class LeverChange(NamedTuple):
             return None
         mib = weights * traced.weights.mib + state * traced.weights.state_mib
         return mib * 2**20 / 1e6 / traced.peak.memory_gb_s
+
+    def least_of_ranks(self, name: str) -> float | None:
+        values = (row.values.get(name) for row in self.snapshot.ranks)
+        return min(filter(None, values), default=None)
 
     def ms_of(self, phases: Iterable[str]) -> float:
         return sum(self.step.phases_ms.get(name, 0.0) for name in phases)

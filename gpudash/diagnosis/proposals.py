@@ -64,11 +64,9 @@ def proposals(
 def _estimated(
     lever: Lever, model: Model, snapshot: Snapshot, step: RecentStep, limit: Limit
 ) -> Iterator[Try]:
-    settings = snapshot.settings
-    before = settings.get(lever.name, lever.default)
+    before = snapshot.settings.get(lever.name, lever.default)
     if lever.needs_gpu and not step.on_gpu:
         return
-    is_fed = settings.get("data", "loader") != "loader"
     for named, helps in helps_of(lever).items():
         effect = EFFECTS[helps]
         value = _value(lever, named, before, step)
@@ -80,15 +78,10 @@ def _estimated(
             value,
             step,
             model,
-            phases=snapshot.phases,
-            feeds=is_fed,
-            share=lever.share,
-            collective_ms=_least_ms(snapshot, "collective_ms"),
-            waits_ms=_least_ms(snapshot, "communication_ms"),
-            timings=_timings(snapshot.rehearsed, lever.name, value),
+            snapshot,
+            lever.share,
+            _timings(snapshot.rehearsed, lever.name, value),
         )
-        if is_fed and effect.loads and lever.name != "data":
-            continue  # no loader makes batches
         gain = gain_of(change)
         if _is_minor(gain) or _claims(gain, effect, limit):
             takes_s = TRY_S[lever.effect] + COMPILE_S * effect.compiles
@@ -114,10 +107,6 @@ def _worth(one: Try) -> float:
     """Return the expected gain for each second of trying; the sooner an unknown one is known."""
     takes_s = one.takes_s or 1
     return -takes_s if one.gain is None else one.gain.expected_pct / takes_s
-
-
-def _least_ms(snapshot: Snapshot, name: str) -> float | None:
-    return min((ms for row in snapshot.ranks if (ms := row.values.get(name))), default=None)
 
 
 def _timings(rehearsed: Rehearsed | None, lever: str, value: str) -> tuple[Timing, ...]:

@@ -18,7 +18,10 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProposalReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A change to try, and what it would gain in throughput. None = not known."""
+    """A change to try, and what it would gain in throughput.
+
+    None = not known. Nor is the upper end where the two are too far apart to foretell one.
+    """
 
     lever: str
     value: str
@@ -76,7 +79,7 @@ def _proposal(one: Try) -> ProposalReport:
         before=one.before,
         numerics=NUMERICS.get(one.lever, "training"),
         low_pct=gain.low_pct if gain is not None else None,
-        high_pct=gain.high_pct if gain is not None else None,
+        high_pct=gain.high_pct if gain is not None and not gain.is_wide else None,
         measured=gain is not None and gain.measured,
         source=(gain.source if gain is not None else "") or one.why,
     )

@@ -50,12 +50,22 @@ def on_a_cpu(**values):
     return RecentStep(**{**about, **values})
 
 
-@pytest.mark.parametrize(("code_ms", "limit"), [(4.0, "cpu"), (6.0, "own_code")])
-def test_on_a_cpu_your_own_code_limits_where_it_takes_longer_than_computing(code_ms, limit):
-    step = on_a_cpu(phases_ms={"your_code": code_ms, "forward": 10.0 - code_ms})
-    model = model_of(step)
-    assert word(step, model) == limit
-    assert model.without(CODE).low == pytest.approx(code_ms)
+@pytest.mark.parametrize(
+    ("values", "limit"),
+    [
+        ({"phases_ms": {"your_code": 4.0, "forward": 6.0}}, "cpu"),
+        ({"phases_ms": {"your_code": 6.0, "forward": 4.0}}, "own_code"),
+        ({"data_ms": 4.5, "device_ms": 5.5}, "cpu"),
+        ({"data_ms": 5.5, "device_ms": 4.5}, "data"),
+        ({"data_ms": 3.0, "device_ms": 7.0, "phases_ms": {"your_code": 3.0}}, "cpu"),
+        ({"owners_ms": {"no_core": 4.0}, "core_wait_pct": 40.0}, "cpu"),
+        ({"owners_ms": {"no_core": 6.0}, "core_wait_pct": 60.0}, "cores"),
+        ({"data_ms": 6.0, "device_ms": 4.0, "core_wait_pct": 40.0}, "data"),
+    ],
+)
+def test_on_a_cpu_the_largest_part_is_the_limit(values, limit):
+    step = on_a_cpu(**values)
+    assert word(step, model_of(step)) == limit
 
 
 def test_on_a_cpu_code_that_sleeps_takes_its_time_by_the_clock_and_none_of_what_is_computed():

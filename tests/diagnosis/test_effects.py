@@ -11,6 +11,7 @@ from gpudash.diagnosis.recent_step import RecentStep
 from gpudash.protocol.answer import LEAST_PCT
 from gpudash.protocol.inspections import Rehearsed, Timing
 from gpudash.protocol.training import Phase
+from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.summary import KernelUse, Summary
 from tests.diagnosis.recorded import NAMES, recorded
 
@@ -286,18 +287,14 @@ def test_tf32_of_teacher_and_student_comes_before_bf16_of_the_student():
 
 def once_a_step(collective_ms=None, waits_ms=None, **values):
     measured = step(host_ms=1.0, gpu_util_pct=100.0, **values)
-    return gain_of(
-        LeverChange(
-            "fewer reductions",
-            "each",
-            "last",
-            measured,
-            model_of(measured),
-            share=7 / 8,
-            collective_ms=collective_ms,
-            waits_ms=waits_ms,
-        )
+    least = {"collective_ms": collective_ms, "communication_ms": waits_ms}
+    ranks = tuple(
+        RankRow(rank=rank, values={name: rank * ms for name, ms in least.items() if ms})
+        for rank in (1, 2)
     )
+    snapshot, model = Snapshot(ranks=ranks), model_of(measured)
+    change = LeverChange("fewer reductions", "each", "last", measured, model, snapshot, 7 / 8)
+    return gain_of(change)
 
 
 def test_once_a_step_leaves_one_part_of_the_exposed_communication():

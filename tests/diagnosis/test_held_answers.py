@@ -9,10 +9,10 @@ from gpudash.protocol.inspections import CodeLine, CodeLines, Rehearsed, Timing
 from gpudash.snapshot import Marker
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import (
+    CPU,
     behind,
     changed,
     compared,
-    cpu_step,
     crowding,
     given,
     gpu_step,
@@ -135,7 +135,8 @@ def test_a_limit_stands_until_it_was_not_found_for_a_while():
 
 
 def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
-    alone, crowded = cpu_step(), changed(cpu_step(), host=crowding(30.0))
+    alone = measured(device=CPU, device_ms=6.0)
+    crowded = changed(alone, host=crowding(70.0))
     found = given(Answers(), *[*[alone] * 3, *[crowded] * 4] * 4)
     assert {one.kind for one in found} == {"cpu"}
     assert given(Answers(), alone, *[crowded] * 6)[-1].kind == "cores"

@@ -73,6 +73,12 @@ def test_a_lever_of_which_nothing_is_foretold_is_proposed_where_it_acts_on_the_l
     assert (names(elsewhere), names(computing)) == ([], ["channels_last"])
 
 
+def test_a_cpu_that_computes_longer_than_it_waits_for_data_is_told_of_both_and_of_workers():
+    found = ask(measured(device=CPU, data_ms=4.0, chosen={"num_workers": "0"}))
+    assert (found.kind, "num_workers" in names(found)) == ("cpu", True)
+    assert found.evidence[1].startswith("then: input-bound, the training waits for data 4.00 of")
+
+
 def test_what_makes_the_device_work_less_acts_on_a_host_that_may_wait_for_it():
     waits = {"device_ms": 9.0, "host_ms": 10.0, "forward_ms": 8.0}
     assert "precision" in names(of_script(PRECISION, gpu_util_pct=60.0, **waits))

@@ -31,7 +31,8 @@ class Limit(NamedTuple):
     part: ModelPart | None = None
     """The part of a step that is less without it, and is slowed to prove it."""
     also: tuple[ModelPart, ...] = ()
-    """Other parts that may be less without it: one that looks alike, or is late for its reason."""
+    """Other parts on which levers are proposed: one that looks alike, is late for its reason, or is
+    waited for beside it."""
     rank: int = 5
     """Causes of a lower rank come first, of the same rank the larger one."""
     is_outside: bool = False

@@ -22,8 +22,8 @@ from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.mfu import mfu_by_phase, mfu_text
 from gpudash.trace.summary import Summary, SyncUse
 
-LEAST_DATA_PCT = 10.0
-"""As other tools have it: a wait for data of 10 % of the step is named."""
+LEAST_ASIDE_PCT = 10.0
+"""From this part of the time on, evaluation and checkpoints are told beside a limit."""
 LEAST_OF_DATA = 0.3
 """The part of a wait for batches from which on its owner is named."""
 LEAST_OTHERS = 0.1
@@ -210,16 +210,19 @@ def place(sync: SyncUse) -> str:
     return f"{where} {fmt.plain(sync.what)}".rstrip()
 
 
+def _wait_in(now: Measured, *calls: str) -> SyncUse:
+    """Return the longest wait in one of these calls whose line is known."""
+    named = (one for one in _profile(now).syncs if one.what in calls and one.file)
+    return _known(next(named, None))
+
+
 def _emptied(now: Measured) -> str:
-    named = (one for one in _profile(now).syncs if one.what == "empty_cache" and one.file)
-    one = _known(next(named, None))
+    one = _wait_in(now, "empty_cache")
     return f"{fmt.milliseconds(one.blocked_ms)} ms of that {place(one)}"
 
 
 def _copied_at(now: Measured) -> str:
-    """Return the line of the copy for which the host waits longest."""
-    named = (one for one in _profile(now).syncs if one.what in COPIES and one.file)
-    one = _known(next(named, None))
+    one = _wait_in(now, *COPIES)
     return fmt.plain(fmt.source_line(one.file, one.line))
 
 
@@ -335,9 +338,8 @@ def _in_phase(now: Measured) -> str:
 CONDITIONS: Mapping[str, Callable[[Measured], bool]] = {
     "several": _is_one_of_several,
     "crowds_itself": _crowds_itself,
-    "starved": lambda now: (now.step.share_pct(now.step.starved_ms) or 0.0) >= LEAST_DATA_PCT,
     "crowded": lambda now: now.step.is_crowded,
-    "pauses": lambda now: (asides_of(now.snapshot)[0] or 0.0) >= LEAST_DATA_PCT,
+    "pauses": lambda now: (asides_of(now.snapshot)[0] or 0.0) >= LEAST_ASIDE_PCT,
     "inline": lambda now: (
         now.snapshot.settings.get("num_workers") == "0"
         and now.snapshot.settings.get("data", "loader") == "loader"
@@ -385,7 +387,6 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "with_every_core": _with_every_core,
     "aside_share": lambda now: _pct(asides_of(now.snapshot)[0]),
     "without_asides": _without_asides,
-    "starved": lambda now: _ms(now.step.starved_ms),
     "starts": partial(_of_data, "loader_start"),
     "unpacks": partial(_of_data, "unpack"),
     "slowest_transform": _slowest_transform,

@@ -331,14 +331,12 @@ CPU = Limit(
     (
         "the CPU computes {pct} of the step",
         "{own_line}",
-        "{if_starved}besides, it waits for data {starved} ms",
-        "{if_starved}{if_inline}batches are made in the training process",
         "{who} uses {cores}",
     ),
     "the CPU computes",
-    least_pct=50.0,  # the larger part of a step
+    least_pct=OWN_CODE.least_pct,
     part=DEVICE._replace(slowed=("host",)),
-    rank=6,  # it would compute as long if others took no core
+    also=(DATA, COLLECTING),
 )
 NONE = Limit(
     "none",
@@ -382,9 +380,10 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
         # blocked is what two measured waits differ by: their error may be much of the rest
         if (one.pct or 0.0) >= one.limit.least_pct * (1 if one.limit.part is BLOCKED else rest)
         and not one.limit.is_outside
+        and one.limit.word != cause.limit.word
     )
-    is_else = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word)
-    if is_else and (then := next(within, None)) is not None:
+    has_more = cause.limit.word in (ASIDES.word, CORES.word, SHARED_GPU.word, CPU.word)
+    if has_more and (then := next(within, None)) is not None:
         first = next(filter(None, told(then.limit.clauses, now, then.told_pct)), "")
         said.insert(
             1, f"then: {', '.join(filter(None, (then.limit.title, first, line(then.limit, now))))}"
@@ -420,7 +419,7 @@ def _within(now: Measured, model: Model) -> Iterator[Cause]:
         yield from _on_device(now, model)
     else:
         yield _sending(now, saving(COMMUNICATING._replace(rank=2), model))
-        yield saving(OWN_CODE._replace(label="your code", least_pct=CPU.least_pct), model)
+        yield saving(OWN_CODE._replace(label="your code"), model)
         yield saving(CPU, model)
 
 
