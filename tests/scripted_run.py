@@ -116,8 +116,7 @@ class Trainer:
     def step(self, step_ms: float = 50.0) -> Progress:
         self.now_s = round(self.now_s + step_ms / 1000, 6)  # steps end on the grid exactly
         self.number += 1
-        done = step(self.number, self.now_s, step_ms, self.segment)
-        return self.progress(done)
+        return self.progress(step(self.number, self.now_s, step_ms, self.segment))
 
     def progress(self, *steps: Step) -> Progress:
         report = Progress(

@@ -39,8 +39,7 @@ def test_the_dashboard_process_never_loads_torch(code: str) -> None:
 
 
 def test_importing_gpudash_loads_nothing_but_itself() -> None:
-    ours = loaded_by("import gpudash") - loaded_by("import typing")
-    assert ours == {"gpudash"}
+    assert loaded_by("import gpudash") - loaded_by("import typing") == {"gpudash"}
 
 
 def test_workloads_never_load_gpudash() -> None:
@@ -62,8 +61,7 @@ def test_a_headless_run_loads_no_screen() -> None:
 
 
 def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
-    code = "import gpudash.trace.summary, gpudash.trace.text"
-    assert "numpy" not in loaded_by(code)
+    assert "numpy" not in loaded_by("import gpudash.trace.summary, gpudash.trace.text")
 
 
 @pytest.mark.parametrize(
@@ -84,5 +82,4 @@ def test_the_dashboard_leaves_out_what_libraries_bring_along_and_it_never_uses()
 
 
 def test_what_was_left_out_can_be_imported_later():
-    code = "import gpudash.tui.app, ssl, unittest"
-    assert {"ssl", "unittest"} <= loaded_by(code)
+    assert {"ssl", "unittest"} <= loaded_by("import gpudash.tui.app, ssl, unittest")

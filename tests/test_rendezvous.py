@@ -86,8 +86,7 @@ def test_a_jobs_own_tmpdir_and_a_logins_folder_are_not_where_runs_meet(monkeypat
 def test_the_directory_is_kept_from_those_who_remove_old_files(folder):
     path = begun().path
     code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), 6)"
-    tidying = done(sys.executable, "-c", code, path)
-    assert "BlockingIOError" in tidying.stderr
+    assert "BlockingIOError" in done(sys.executable, "-c", code, path).stderr
 
 
 def test_a_run_of_another_machine_that_shares_the_folder_is_neither_ended_nor_removed(

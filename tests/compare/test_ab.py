@@ -41,8 +41,7 @@ def conduct(question, **worker):
 
 
 def test_each_pair_runs_both_values_in_the_order_that_was_drawn():
-    question = pipelined(pairs=20, seed=3)
-    blocks = Comparison(question).begin(Worker().start(), 0)
+    blocks = Comparison(pipelined(pairs=20, seed=3)).begin(Worker().start(), 0)
     assert [block.number for block in blocks] == list(range(40))
     values = ["A" if block.changes == {"pipelined": "off"} else "B" for block in blocks]
     assert "".join(values) == "".join(block_order(20, seed=3))
@@ -282,8 +281,7 @@ def test_of_a_fixed_number_of_pairs_the_usual_interval_comes_with_the_last():
         done.turn()
     assert done.experiment.shown().low is None
     assert done.run().experiment.found.pairs == 16
-    shown = done.experiment.shown()
-    *_, before, (low, _, high) = shown.history
+    *_, before, (low, _, high) = done.experiment.shown().history
     assert high - low < before[2] - before[0]  # it need not hold at every look
 
 

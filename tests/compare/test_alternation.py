@@ -24,8 +24,7 @@ class Trainings:
         self.left = {one: [at for at, side in enumerate(sides) if side == one] for one in "AB"}
 
     def comes(self, side):
-        number = self.left[side].pop(0)
-        self.turns.ready(number, lambda: self._begin(side))
+        self.turns.ready(self.left[side].pop(0), lambda: self._begin(side))
 
     def _begin(self, side):
         self.begun += side
@@ -64,8 +63,7 @@ def conducted():
     ((side, _), _), narrator = alternating(seed=0), Narrator()
     resumed = []
     side.go = lambda: resumed.append(True)
-    first = narrator.tell(started(BEGAN_S - 1))
-    (block, *_) = side.begin(first, 1)
+    (block, *_) = side.begin(narrator.tell(started(BEGAN_S - 1)), 1)
     within = {"run": 1, "block": block.number}
     side.fold(narrator.tell(changed(BEGAN_S, settings={}, **within)))
     return side, narrator, resumed, block

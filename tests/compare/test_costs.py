@@ -138,8 +138,7 @@ class MeteredTraining(Metered, Training):
 
 def test_a_tune_says_what_its_proof_took_and_what_the_best_saves():
     tune = tuning("channels_last", "precision", energy=True)
-    worker = MeteredTraining(faster_in_nhwc, power_w=lambda _: 300.0)
-    Conducted(tune, worker).run()
+    Conducted(tune, MeteredTraining(faster_in_nhwc, power_w=lambda _: 300.0)).run()
     found = document(tune, Snapshot(workload="encdec"), price=2.75)
     assert found.energy is not None
     assert found.energy.change == pytest.approx(0.63 - 1, abs=0.01)

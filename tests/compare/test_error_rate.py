@@ -69,8 +69,7 @@ def test_an_interval_leaves_out_0_where_its_level_is_below_its_own(count, noise)
         pairs = [(random.gauss(104, noise), random.gauss(100, noise)) for _ in range(count)]
         found, usual = over_rounds([StartCosts(one, 1.0) for one in pairs]), estimate(pairs, 0.95)
         for one, effects, own in ((found, EFFECTS, 1 - CONFIDENCE), (usual, None, 0.05)):
-            known = level(one, count, effects)
-            assert (known < own) == (one.low > 0 or one.high < 0)
+            assert (level(one, count, effects) < own) == (one.low > 0 or one.high < 0)
 
 
 def test_what_has_no_interval_claims_nothing_and_no_spread_claims_much():

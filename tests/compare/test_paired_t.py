@@ -270,8 +270,7 @@ def test_the_check_is_blind_to_a_steady_drift(drift, seed):
 
 
 def test_the_check_passes_if_its_interval_holds_zero():
-    check = Estimate(pairs=8, change=0.01, low=-0.01, high=0.03, confidence=0.99)
-    assert holds_zero(check)
+    assert holds_zero(Estimate(pairs=8, change=0.01, low=-0.01, high=0.03, confidence=0.99))
     assert not holds_zero(Estimate(pairs=8, change=0.02, low=0.01, high=0.03, confidence=0.99))
     assert holds_zero(Estimate(pairs=1, change=0.0, low=None, high=None)) is False
     rounding = 3e-16
@@ -347,8 +346,7 @@ def test_the_verdict_of_one_pair_claims_nothing():
 def test_both_orders_are_equally_likely_whatever_came_before():
     orders = block_order(4000, seed=7)
     assert 0.47 < orders.count("AB") / 4000 < 0.53
-    changes = sum(one != other for one, other in pairwise(orders))
-    assert 0.47 < changes / 4000 < 0.53
+    assert 0.47 < sum(one != other for one, other in pairwise(orders)) / 4000 < 0.53
 
 
 def test_a_seed_draws_one_order_and_a_longer_one_goes_on_from_it():

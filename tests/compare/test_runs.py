@@ -167,8 +167,7 @@ def test_a_setting_may_have_a_single_row(tmp_path):
 
 def test_settings_are_matched_and_the_others_named():
     base = run(measured(OFF), measured(OFF | {"batch_size": "4"}))
-    new = run(measured(ON), measured(OFF, 105))
-    found = compared(base, new)
+    found = compared(base, run(measured(ON), measured(OFF, 105)))
     (matched,) = found.matched
     assert matched.ratio == pytest.approx(1.05, rel=0.01)
     assert matched.low < matched.ratio < matched.high

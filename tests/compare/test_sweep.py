@@ -228,8 +228,7 @@ def test_a_command_names_what_is_still_missing_under_the_same_numbers():
         numbers = [block.number for block in command]
         assert numbers == sorted(numbers)
     left = {tuple(sorted(block.changes.items())) for block in done.commands[-1]}
-    big = {tuple(sorted(GRID.changes(cell).items())) for cell in BIG}
-    assert not left & big
+    assert not left & {tuple(sorted(GRID.changes(cell).items())) for cell in BIG}
 
 
 def test_impossible_settings_are_left_out_with_their_reason():
@@ -333,8 +332,7 @@ def test_a_sweep_resumed_runs_only_what_is_missing():
 
 
 def test_a_cell_that_failed_is_not_tried_again():
-    known = [BlockRow(round=0, cell=4, failure="out of memory")]
-    rest = swept(known=known).run()
+    rest = swept(known=[BlockRow(round=0, cell=4, failure="out of memory")]).run()
     assert 4 not in {row.cell for row in rest.rows}
     assert rest.sweep.results()[2][0].failure == "out of memory"
 

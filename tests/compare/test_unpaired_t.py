@@ -89,8 +89,7 @@ def test_blocks_count_as_independent():
 
 
 def test_too_few_rows_or_blocks_have_no_interval():
-    random = Random(0)
-    rows = rows_of(random, MIN_ROWS, 0.0)
+    rows = rows_of(Random(0), MIN_ROWS, 0.0)
     assert spread_of_rows(rows) is not None
     assert spread_of_rows(rows[:-1]) is None
     assert spread_of_blocks(rows[:MIN_BLOCKS]) is not None

@@ -112,8 +112,7 @@ HOOKED = ("hook", "copy", "prepare", "forward", "hook", "backward", "optimizer",
 def test_phases_are_the_devices_own_times(
     clock: Clock[int], device: Device, names: tuple[str, ...], expected: dict, parts: dict
 ) -> None:
-    times_ms = (0, 1, 3, 6, 10, 15, 21, 28)
-    enqueue(clock, device, list(zip(names, times_ms, strict=True)), 1)
+    enqueue(clock, device, list(zip(names, (0, 1, 3, 6, 10, 15, 21, 28), strict=True)), 1)
     (step,) = finished(clock, device, 101)
     assert phases_ms(step.values).items() >= expected.items()
     assert (step.parts_ms, step.values["device_ms"]) == (parts, 28 - (1 + 5) * (names is HOOKED))

@@ -27,8 +27,7 @@ def test_a_step_ends_where_it_was_split_and_later_marks_belong_to_the_next(clock
     marked(device, clock.begin(), forward=0, optimizer=3)
     marked(device, split(clock, device, 5), forward=5)
     device.host_s = 100.009
-    mark = clock.end_at_split(1, 8, None, 0.002)
-    marked(device, mark, optimizer=9)
+    marked(device, clock.end_at_split(1, 8, None, 0.002), optimizer=9)
     device.next_ms, device.host_s = 12, 100.012
     clock.end(2, 8)
     one, two = finished(clock, device, 101)
@@ -73,8 +72,7 @@ def test_phases_are_measured_now_and_then(device, joins):
     assert 8 <= len(measured) <= 16
     for values in measured[1:]:
         assert values["optimizer_ms"] == (4 if joins else 2)
-    in_use = len(device.times_ms) - len(device.free)
-    assert in_use <= 8
+    assert len(device.times_ms) - len(device.free) <= 8
 
 
 def test_unmeasured_steps_are_split_with_no_more_than_one_timestamp(device):
@@ -83,8 +81,7 @@ def test_unmeasured_steps_are_split_with_no_more_than_one_timestamp(device):
         clock.begin()
         clock.end(number, 8)
     before = device.recorded
-    mark = clock.begin()
-    mark("forward")
+    clock.begin()("forward")
     clock.split()("forward")
     clock.end_at_split(3, 8, None, 0.0)("optimizer")
     clock.end(4, 8)

@@ -53,8 +53,7 @@ def test_their_time_and_the_exposed_part_of_it_are_the_devices(clock, device):
 
 
 def test_a_collective_that_follows_another_begins_at_its_end(clock, device):
-    mark = clock.begin()
-    mark("communication")
+    clock.begin()("communication")
     calls = [borders(clock, device, 1, 4, 9), borders(clock, device, 12, 13)]
     at(device, 20)
     clock.end(1, collectives=calls)

@@ -67,8 +67,7 @@ def test_statistics_match_torch_and_the_peak_can_be_reset():
     assert found.reserved_mib == torch.cuda.memory_reserved(GPU) / MIB
     assert found.peak_mib >= held.numel() / MIB + 256
     reset_peak(GPU)
-    again = device_memory(GPU)
-    assert again.peak_mib == found.allocated_mib
+    assert device_memory(GPU).peak_mib == found.allocated_mib
 
 
 @needs_cuda

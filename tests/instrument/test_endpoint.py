@@ -25,8 +25,7 @@ def connected(path: Path) -> tuple[Endpoint, socket.socket, SocketLine]:
     listening = Endpoint(path)
     dashboard = socket.socket(socket.AF_UNIX)
     dashboard.connect(str(path))
-    accepted = listening.accept()
-    return listening, dashboard, SocketLine(accepted, rank=3)
+    return listening, dashboard, SocketLine(listening.accept(), rank=3)
 
 
 def test_the_socket_is_private_and_removed_at_the_end(path) -> None:
@@ -91,8 +90,7 @@ def test_after_the_script_closed_all_descriptors_a_dashboard_may_connect(path) -
     assert listening.accept() is None
     with socket.socket(socket.AF_UNIX) as another:
         another.connect(str(path))
-        accepted = listening.accept()
-        accepted.close()
+        listening.accept().close()
     listening.close()
     assert not path.exists()
 

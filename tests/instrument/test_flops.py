@@ -85,8 +85,7 @@ def test_what_is_seen_to_be_of_another_phase_counts_there():
             torch.mm(one, one)
             if shown is not None:
                 counter.rename(shown)
-    found = counter.flops()
-    assert found.phases_gflop == {"forward": 32 / 1e9, "backward": 16 / 1e9}
+    assert counter.flops().phases_gflop == {"forward": 32 / 1e9, "backward": 16 / 1e9}
 
 
 def test_precision_and_inference_do_not_change_the_count():

@@ -80,8 +80,7 @@ def test_those_of_a_loader_that_was_open_before_are_named_too():
     patching.undo()
     batches = iter(DataLoader(Makers(), num_workers=1))
     loader_workers.hook()
-    names = {*loader_workers.pids()}
-    assert names == made(batches)
+    assert {*loader_workers.pids()} == made(batches)
     assert loader_workers.pids() == ()
 
 

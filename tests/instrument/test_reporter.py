@@ -138,8 +138,7 @@ def test_the_newest_step_is_returned_and_none_where_none_has_finished(run: Run) 
     assert run.reports.send() is None
     run.finish(1)
     run.finish(2)
-    newest = run.reports.send()
-    assert newest.step == 2
+    assert run.reports.send().step == 2
     assert run.reports.send() is None
 
 

@@ -293,8 +293,7 @@ def test_a_filter_list_kept_by_the_script_restores_nothing_of_ours(debug_mode):
 
 def test_functions_that_the_script_replaces_meanwhile_stay(debug_mode, monkeypatch):
     window = looking()
-    ours = torch._C._cuda_synchronize
-    monkeypatch.setattr(torch._C, "_cuda_synchronize", partial(ours))
+    monkeypatch.setattr(torch._C, "_cuda_synchronize", partial(torch._C._cuda_synchronize))
     theirs = torch._C._cuda_synchronize
     window.stop()
     assert torch._C._cuda_synchronize is theirs

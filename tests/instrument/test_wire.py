@@ -76,8 +76,7 @@ def test_a_loss_and_values_that_are_no_numbers_are_not_sent() -> None:
 
 
 def test_it_is_the_syntax_of_python_3_10_and_needs_nothing_that_is_installed() -> None:
-    source = Path(wire.__file__).read_text(encoding="utf-8")
-    ast.parse(source, feature_version=(3, 10))
+    ast.parse(Path(wire.__file__).read_text(encoding="utf-8"), feature_version=(3, 10))
     alone = f"import runpy, sys; runpy.run_path({wire.__file__!r}); print('msgspec' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-I", "-S", "-c", alone], capture_output=True, text=True, check=True

@@ -59,8 +59,7 @@ def test_where_no_round_number_is_left_the_value_stands_for_itself(value):
 
 @given(st.floats(min_value=1e-9, max_value=1e12))
 def test_an_axis_ends_above_its_values_and_not_far(value):
-    top = axes.axis_top(value)
-    assert value <= top <= 2.2 * value
+    assert value <= axes.axis_top(value) <= 2.2 * value
 
 
 # ── the stretch of time ─────────────────────────────────────────────────────────────────
@@ -135,8 +134,7 @@ def test_a_chart_is_full_soon_after_the_first_step_however_long_the_start_took(s
     ],
 )
 def test_the_start_is_shown_where_it_is_asked_for(view, begin_s):
-    time_range = shown(ticks(0, 200), 60, view, first=160)
-    assert time_range.begin_s <= begin_s
+    assert shown(ticks(0, 200), 60, view, first=160).begin_s <= begin_s
 
 
 def test_while_a_young_run_grows_its_charts_mostly_scroll():

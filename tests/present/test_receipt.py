@@ -138,8 +138,7 @@ def test_where_verdicts_have_no_room_the_last_ones_are_left_out():
 
 
 def test_the_same_question_is_told_once_with_its_newest_answer():
-    more = changed(WORKERS, pairs=36)
-    (line,) = verdicts_in(verdicts=(WORKERS, more))
+    (line,) = verdicts_in(verdicts=(WORKERS, changed(WORKERS, pairs=36)))
     assert "36 pairs" in line
 
 

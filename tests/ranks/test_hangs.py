@@ -34,8 +34,7 @@ class Job:
         self.hangs, self.narrator = Hangs(), Narrator()
         self.ranks = {rank: Trainer(stamps=False) for rank in range(ranks)}
         for rank, trainer in self.ranks.items():
-            started = trainer.start()
-            self.say(rank, in_process(started, device=Device(kind=device, name="")))
+            self.say(rank, in_process(trainer.start(), device=Device(kind=device, name="")))
         self.train(steps, step_ms)
 
     @property
@@ -265,8 +264,7 @@ def test_flight_recorders_show_who_is_missing_if_stacks_do_not():
 def test_stacks_show_who_is_missing_if_all_have_joined():
     job = recorded(1420, 1419)
     assert clauses(job.after(15))[0] == "all ranks have joined all_reduce #1,418 (25 MiB)"
-    joined = job.after(15).stacks[0].joined
-    job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=joined))
+    job.say(0, Stack(at_s=job.ended_s, text=REDUCE, joined=job.after(15).stacks[0].joined))
     job.say(1, Stack(at_s=job.ended_s, text=LOAD))
     hang = job.after(15)
     assert hang.missing == (1,)

@@ -95,8 +95,7 @@ def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():
-    again = starting(1.0, Plan(workload="", settings={}))
-    restarted = said(again, source="session")
+    restarted = said(starting(1.0, Plan(workload="", settings={})), source="session")
     own = trained()
     assert of_job(started(0, 2), trained(1), restarted, started(0), own=own) is own.body
 

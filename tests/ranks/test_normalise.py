@@ -125,8 +125,7 @@ def test_each_rank_has_its_own_states():
     narrator = Narrator()
     first, other = (narrator.tell(started(at_s), rank) for rank, at_s in enumerate((1.0, 2.0)))
     assert (first.worker, other.worker) == (1, 1)
-    gone = narrator.tell(parted(5.0), 1)
-    assert gone.process == other.process
+    assert narrator.tell(parted(5.0), 1).process == other.process
 
 
 BREAKS = [paused(0.5, after_step=3), changed(0.5, after_step=3)]

@@ -53,8 +53,7 @@ def test_each_process_has_its_own_steps_rates_and_times():
 
 def test_in_a_hang_no_rank_trains():
     stuck = rows(*pair(), after_s=20.0, hang=True)
-    rates = [(row.steps_per_s, row.samples_per_s) for row in stuck]
-    assert rates == [(0.0, 0.0)] * 2
+    assert [(row.steps_per_s, row.samples_per_s) for row in stuck] == [(0.0, 0.0)] * 2
 
 
 def test_a_replay_tells_by_a_reading_what_a_rank_reported_of_its_collectives():

@@ -153,8 +153,7 @@ def test_a_hidden_delay_is_named_without_a_wait(part):
 
 def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_data():
     ranks = Ranks(2, hides=True, delay=lambda _, rank: {"data" if rank == 1 else "host": 8.0})
-    seen = found(ranks)
-    assert {(one.rank, one.phase) for one in seen if one} == {(1, "data")}
+    assert {(one.rank, one.phase) for one in found(ranks) if one} == {(1, "data")}
 
 
 @pytest.mark.parametrize("each", [2, 4, 8])
@@ -206,8 +205,7 @@ def test_batches_of_other_lengths_in_each_step_are_an_imbalance():
     def tokens(step, rank):
         return random.Random(100 * step + rank).randint(600, 1400)
 
-    uneven = Ranks(4, tokens=tokens, delay=lambda *at: {"backward": tokens(*at) / 100})
-    seen = last(uneven)
+    seen = last(Ranks(4, tokens=tokens, delay=lambda *at: {"backward": tokens(*at) / 100}))
     assert (seen.kind, seen.phase, seen.why) == ("imbalance", "", "another rank in each step")
     assert seen.others_wait_ms > 1.0
 
@@ -571,8 +569,7 @@ def test_a_rank_that_is_always_late_is_the_slow_one_though_another_is_later_now_
     """As of eight ranks on two cores."""
 
     def of_rank(block, _step, rank):
-        later_ms = 20.0 if block in (1, 4, 6) else 0.0
-        return 70.0 + {1: 10.0, 2: later_ms}.get(rank, 0.0)
+        return 70.0 + {1: 10.0, 2: 20.0 if block in (1, 4, 6) else 0.0}.get(rank, 0.0)
 
     named = exactly(fresh(4), 12, of_rank, ranks=4)
     assert (named.rank, named.phase, named.kind) == (1, "forward", "persistent")

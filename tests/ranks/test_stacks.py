@@ -91,8 +91,7 @@ def test_a_text_that_was_changed_anywhere_is_read_without_harm(data):
     whole = BACKWARD + OBJECTS
     at = data.draw(st.integers(0, len(whole)))
     gone = data.draw(st.integers(0, 40))
-    changed = whole[:at] + data.draw(st.text(max_size=20)) + whole[at + gone :]
-    found = frames(changed)
+    found = frames(whole[:at] + data.draw(st.text(max_size=20)) + whole[at + gone :])
     assert len(found) <= 100
     assert doing(found)
     assert "\n" not in doing(found)

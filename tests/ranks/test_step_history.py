@@ -14,8 +14,7 @@ def history(*steps: tuple[float, float]) -> StepHistory:
 
 
 def test_a_second_has_the_mean_of_the_steps_that_finished_in_it():
-    kept = history((10.2, 4.0), (10.8, 6.0), (11.5, 7.0))
-    assert kept.values(12.0) == (5.0, 7.0)
+    assert history((10.2, 4.0), (10.8, 6.0), (11.5, 7.0)).values(12.0) == (5.0, 7.0)
 
 
 def test_a_second_that_is_not_over_is_left_out():

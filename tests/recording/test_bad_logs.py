@@ -55,8 +55,7 @@ def test_a_clock_that_jumps_back_costs_no_later_step(tmp_path):
     bodies = [run.start(), *run.steps(40)]
     run.now_s -= 1.0
     bodies += run.steps(80)
-    messages = [*sent(bodies, BEGAN_S)]
-    log = record(tmp_path / "run.csv", messages, run.now_s, ORIGIN)
+    log = record(tmp_path / "run.csv", [*sent(bodies, BEGAN_S)], run.now_s, ORIGIN)
     assert sum(row.steps for row in rows_in(log)) == 120
     assert replayed(log).snapshot.total_steps == 120
 

@@ -82,7 +82,7 @@ def file(tmp_path):
     return recording(tmp_path / "run.csv")
 
 
-def rows_of(path):
+def cells_of(path):
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -155,7 +155,7 @@ def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
         file.take(row)
     file.close()
     assert path.read_bytes() == GOLDEN.read_bytes()
-    assert file.rows == len(rows_of(path))
+    assert file.rows == len(cells_of(path))
 
 
 def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(tmp_path):
@@ -170,7 +170,7 @@ def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(t
         file.take(row)
     file.close()
     for segment, step_s in (("0", 1.1), ("1", 0.55)):
-        rows = [row for row in rows_of(file.path) if row["segment"] == segment]
+        rows = [row for row in cells_of(file.path) if row["segment"] == segment]
         steps = sum(int(row["steps"]) for row in rows)
         assert steps == 2 * 8
         assert steps / sum(float(row["train_s"]) for row in rows) == pytest.approx(1 / step_s)
@@ -184,7 +184,7 @@ def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path, file):
     file.take(interval(gpus=both))
     file.take(interval())
     file.close()
-    rows = rows_of(tmp_path / "run.csv")
+    rows = cells_of(tmp_path / "run.csv")
     assert [row["gpu_uuid"] for row in rows] == ["GPU-1", "GPU-2", ""]
     assert [row["gpu_util_pct"] for row in rows] == ["50.0", "", ""]
     assert file.rows == 3
@@ -211,7 +211,7 @@ def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(file):
     file.take(interval(values={"skipped_samples": 0}))
     file.take(interval())
     file.close()
-    found = [(row["transform_ms"], row["skipped_samples"]) for row in rows_of(file.path)]
+    found = [(row["transform_ms"], row["skipped_samples"]) for row in cells_of(file.path)]
     assert found == [("decode=2.13;crop=0.08", "3"), ("", "0"), ("", "")]
 
 
@@ -224,17 +224,9 @@ def test_a_row_is_in_the_file_before_take_returns(tmp_path):
     path = tmp_path / "run.csv"
     file = recording(path)
     file.take(interval())
-    assert len(rows_of(path)) == 1
+    assert len(cells_of(path)) == 1
     assert path.read_bytes().endswith(b"\n")
     file.close()
-
-
-def test_an_existing_file_is_kept(tmp_path):
-    path = tmp_path / "run.csv"
-    path.write_text("precious\n")
-    with pytest.raises(RecordingError, match=r"run\.csv exists; --force overwrites it"):
-        recording(path)
-    assert path.read_text() == "precious\n"
 
 
 def test_a_missing_folder_is_named(tmp_path):
@@ -245,12 +237,6 @@ def test_a_missing_folder_is_named(tmp_path):
 def test_a_folder_that_takes_no_files_is_not_called_missing():
     with pytest.raises(RecordingError, match=r"x\.csv: no file can be made in /proc$"):
         recording(Path("/proc/x.csv"))
-
-
-@pytest.mark.parametrize("force", [False, True])
-def test_a_folder_is_no_record_file(tmp_path, force):
-    with pytest.raises(RecordingError, match="it is a folder"):
-        recording(tmp_path, force=force)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

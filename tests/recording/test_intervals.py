@@ -247,8 +247,7 @@ def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_ow
     items = [run.start()]
     run.segment = 1
     items += run.steps(1, 300.0)
-    rows = fold(items, close_s=run.now_s)
-    assert [(row.segment, row.steps) for row in rows] == [(1, 1)]
+    assert [(row.segment, row.steps) for row in fold(items, close_s=run.now_s)] == [(1, 1)]
 
 
 def test_settings_that_no_step_was_trained_under_get_no_row(run):
@@ -449,8 +448,7 @@ def test_a_lever_that_is_changed_in_a_pause_does_not_end_it(run):
     before = [run.start(), *run.steps(10), run.pause()]
     paused_s = run.now_s
     held = [run.wait(1.0), run.turn(settings=run.settings | {"batch_size": "16"}), run.wait(1.0)]
-    after = [run.resume(), *run.steps(10)]
-    rows = fold([*before, *held, *after], close_s=run.now_s)
+    rows = fold([*before, *held, run.resume(), *run.steps(10)], close_s=run.now_s)
     assert paused_s == BEGAN_S + 0.5
     assert sum(row.train_s for row in rows) == pytest.approx(1.0)
 

@@ -59,8 +59,7 @@ def test_every_finished_step_is_in_exactly_one_row(script, interval_s):
     rows = folded(items, end_s, interval_s)
     trained = sum(len(item.steps) for item in items if isinstance(item, Progress))
     assert sum(row.steps for row in rows) == trained
-    samples = sum(row.samples for row in rows)
-    assert samples == 8 * trained
+    assert sum(row.samples for row in rows) == 8 * trained
 
 
 @given(SCRIPTS, INTERVALS)
@@ -121,8 +120,7 @@ def test_samples_may_come_before_or_after_the_steps_of_their_moment(script, dela
     for item in items:  # when each of the worker's records is sent
         now_s = max(now_s, getattr(item, "at_s", now_s), getattr(item, "until_s", now_s))
         moments.append((now_s, item))
-    count = int((end_s - BEGAN_S) * 5)
-    times = [BEGAN_S + 0.1 + tick / 5 for tick in range(count)]
+    times = [BEGAN_S + 0.1 + tick / 5 for tick in range(int((end_s - BEGAN_S) * 5))]
     samples = [
         (at_s, one)
         for at_s in times

@@ -114,8 +114,7 @@ def steps(draw):
 @settings(deadline=None)  # a busy machine is no failure
 @given(steps())
 def test_steps_are_read_to_a_microsecond_and_never_change_again(of_report):
-    report = Trainer(stamps=False).progress(*of_report)
-    once = rounded(report)
+    once = rounded(Trainer(stamps=False).progress(*of_report))
     assert (rounded(once), steps_of(columns_of(once.steps))) == (once, once.steps)
     for one, found in zip(of_report, once.steps, strict=True):
         assert found.finished_s == pytest.approx(one.finished_s, rel=0, abs=0.51e-6)
@@ -157,8 +156,7 @@ def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
 
 
 def test_read_returns_at_most_as_many_messages_as_requested(tmp_path):
-    reader = LogReader(recorded(tmp_path))
-    assert len(reader.read(3)) == 3
+    assert len(LogReader(recorded(tmp_path)).read(3)) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Several ranks in a recording: a row for each is written, and read again."""
 
-import csv
 from contextlib import closing
 from datetime import UTC, datetime
 from random import Random
@@ -23,6 +22,7 @@ from tests import simulated_ranks
 from tests.lives import in_process, parted
 from tests.recording import record
 from tests.recording.record import sent
+from tests.recording.test_csv_format import cells_of
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured
 
 OTHER = "GPU-2222"
@@ -82,13 +82,8 @@ def recorded_from(began_s, path, messages=None):
     return path
 
 
-def read(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def test_each_rank_has_a_row_with_its_own_times_and_its_gpu(recorded):
-    rows = read(recorded)
+    rows = cells_of(recorded)
     assert [(row["rank"], row["world_size"]) for row in rows] == [("0", "2"), ("1", "2")] * 2
     first, second = rows[2:]
     assert (first["step_ms_p50"], second["step_ms_p50"]) == ("50.0000", "48.0000")
@@ -110,13 +105,13 @@ def test_what_a_training_process_tells_of_itself_is_in_its_own_row(tmp_path):
         else (rank, body)
         for rank, body in two_ranks()
     ]
-    rows = read(recorded_from(BEGAN_S, tmp_path / "run.csv", told))
+    rows = cells_of(recorded_from(BEGAN_S, tmp_path / "run.csv", told))
     assert [row["mem_peak_mib"] for row in rows] == ["100.0", "101.0"] * 2
     assert [row["skipped_samples"] for row in rows] == ["0", "1"] * 2
 
 
 def test_rates_can_be_summed_over_the_rows(recorded):
-    first, second = read(recorded)[:2]
+    first, second = cells_of(recorded)[:2]
     assert (first["steps"], second["steps"]) == ("10", "")
     assert (first["steps_per_s"], second["steps_per_s"]) == ("20.0000", "")
     assert (first["samples_per_s"], second["samples_per_s"]) == ("160.000", "160.000")
@@ -258,8 +253,7 @@ def test_the_ranks_last_values_are_shown_even_if_their_processes_have_ended(reco
 
 
 def test_the_others_last_steps_are_kept_if_a_rank_ends_before_the_last_row(recorded):
-    ends = (1, ended(BEGAN_S + 0.7)), (0, ended(BEGAN_S + 1.0))
-    append_messages(recorded, *ends)
+    append_messages(recorded, (1, ended(BEGAN_S + 0.7)), (0, ended(BEGAN_S + 1.0)))
     assert [row.steps for row in replayed(recorded).snapshot.ranks] == [20, 20]
 
 

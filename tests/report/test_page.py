@@ -98,8 +98,7 @@ def test_nothing_is_fetched_and_nothing_is_run():
 def test_the_numbers_are_those_of_the_dashboard():
     snapshot = answered(scenes.decided())
     answer = snapshot.answer
-    limited = (Limited(answer, 30.0, 1.0, (0.5,)),)
-    text = Read(page_of(snapshot, limits=limited)).text
+    text = Read(page_of(snapshot, limits=(Limited(answer, 30.0, 1.0, (0.5,)),))).text
     for result in snapshot.results:
         assert significant(result.samples_per_s) in text
         assert significant(result.step_ms_p95) in text
@@ -219,15 +218,13 @@ def test_markup_in_a_text_stays_text():
 
 def test_a_page_stays_small_whatever_the_recordings_length():
     small = len(page_of(long_run(MOST_BINS)))
-    large = len(page_of(long_run(1680, markers=200, results=200, names=40)))
-    assert large < 600_000
+    assert len(page_of(long_run(1680, markers=200, results=200, names=40))) < 600_000
     assert len(page_of(long_run(1680))) < 1.2 * small
 
 
 @pytest.mark.parametrize("ticks", [1, 2, 40, 319, 320, 321, 1680])
 def test_bins_are_contiguous_and_have_every_tick_once(ticks):
-    series = long_run(ticks).series
-    bins = bins_of_all(series, ticks / 2)
+    bins = bins_of_all(long_run(ticks).series, ticks / 2)
     assert len(bins.stretches) <= MOST_BINS
     assert [tick for one in bins.stretches for tick in range(*one.indices(ticks))] == list(
         range(ticks)

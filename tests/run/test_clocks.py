@@ -67,8 +67,7 @@ def test_what_is_not_known_stays_unknown_and_lengths_stay():
 
 def test_an_envelope_moves_without_its_body():
     body = State(at_s=1.0, phase="training")
-    envelope = Envelope(source="training", seq=1, sent_s=2.0, body=body)
-    later = moved(envelope, 10.0)
+    later = moved(Envelope(source="training", seq=1, sent_s=2.0, body=body), 10.0)
     assert (later.sent_s, later.body) == (12.0, body)
 
 

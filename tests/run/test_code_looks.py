@@ -72,8 +72,7 @@ def test_work_that_torch_does_for_a_line_is_that_lines_work_but_not_in_a_backwar
     """Those of an optimizer are of its call; a backward pass works for the lines before it."""
     optimizer = f'  File "{TORCH}/optim/adam.py", line 5 in step\n' + SCRIPT.format(41, "main")
     backward = f'  File "{TORCH}/_tensor.py", line 5 in backward\n' + SCRIPT.format(40, "main")
-    forward = SCRIPT.format(18, "forward")
-    places = (optimizer, backward, optimizer, forward)
+    places = (optimizer, backward, optimizer, SCRIPT.format(18, "forward"))
     _, (said,) = looked(answered(part="launch"), places=places)
     assert [(one.line, one.count) for one in said.work] == [(41, 10), (18, 5)]
     assert [(one.line, one.count) for one in said.lines] == [(18, 5)]

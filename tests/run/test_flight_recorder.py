@@ -204,8 +204,7 @@ def test_a_rank_that_does_not_write_in_time_delays_no_other(start, tmp_path, mon
     monkeypatch.setattr(flight_recorder, "PATIENCE_S", 0.5)
     monkeypatch.setattr(stacks, "PATIENCE_S", 0.1)
     slow, other = start(half="half"), start(stem=str(tmp_path / "b_"), file=str(tmp_path / "c_"))
-    question = stacks.LocalStacks(Rendezvous(tmp_path), [slow.pid, other.pid])
-    found = until(question.answers)
+    found = until(stacks.LocalStacks(Rendezvous(tmp_path), [slow.pid, other.pid]).answers)
     assert {pid: one.joined for pid, one in found.items()} == {slow.pid: (), other.pid: JOINED}
 
 

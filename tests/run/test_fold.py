@@ -38,8 +38,7 @@ class Run:
 
     def say(self, *bodies):
         for body in map(self.trainer.say, bodies):
-            one = said(body, seq=next(self.seq), at_s=self.now_s)
-            self.fold.take(self.fold.stamp(one))
+            self.fold.take(self.fold.stamp(said(body, seq=next(self.seq), at_s=self.now_s)))
             if self.now_s >= self.looked_s + self.looks_s:
                 self.look()
 

@@ -185,8 +185,7 @@ def test_who_stays_gets_harder_signals_and_the_last_one_again_and_again():
     assert list(escalation.take(110.0)) == [signal.SIGTERM]
     assert list(escalation.take(129.0)) == []
     assert list(escalation.take(130.0)) == [signal.SIGKILL]
-    again_s = 130.0 + escalation.wait_s(130.0)
-    assert list(escalation.take(again_s)) == [signal.SIGKILL]
+    assert list(escalation.take(130.0 + escalation.wait_s(130.0))) == [signal.SIGKILL]
 
 
 # ── as if it had been started directly ──────────────────────────────────────────────────

@@ -127,8 +127,7 @@ def node(here):
 
 
 def connected(here, **options):
-    clock_s = options.pop("clock_s", time.monotonic)
-    peer = Peer(here, clock_s)
+    peer = Peer(here, options.pop("clock_s", time.monotonic))
     proven = peer.prove(**options)
     assert node_protocol.is_valid_welcome(TOKEN, *proven, peer.receive(Welcome))
     return peer
@@ -478,8 +477,7 @@ def test_a_wrong_token_is_denied_and_reported_once(here):
 
 def test_a_silent_stranger_is_disconnected_after_a_while(here, monkeypatch):
     monkeypatch.setattr(nodes, "STRANGER_S", 0.1)
-    peer = Peer(here)
-    assert peer.is_disconnected
+    assert Peer(here).is_disconnected
     assert not here.nodes._strangers
 
 

@@ -87,8 +87,7 @@ def relayed(place):
 
         def start(address, token=TOKEN):
             said = []
-            relay = Relay(address, token, said.append)
-            at_end.enter_context(relay.running(place))
+            at_end.enter_context(Relay(address, token, said.append).running(place))
             return said
 
         yield start

@@ -349,10 +349,8 @@ def test_the_player_pauses_seeks_and_changes_speed(recorded):
 
 
 def test_a_recording_takes_no_commands(recorded):
-    again = Replayed(recorded[0])
-    assert again.settle().can == ()
+    assert Replayed(recorded[0]).settle().can == ()
 
 
 def test_a_csv_is_shown_by_the_log_beside_it(recorded):
-    again = Replayed(recorded[0])
-    assert again.settle().playback.name == "run.csv"
+    assert Replayed(recorded[0]).settle().playback.name == "run.csv"

@@ -84,8 +84,7 @@ def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_
 
 
 def test_another_rank_changes_nothing_shown_and_ranks_stand_side_by_side_from_the_second_on():
-    alone = followed(Script(*trained(), rank=1, ended="gone"))
-    assert alone.newest.total_steps == 0
+    assert followed(Script(*trained(), rank=1, ended="gone")).newest.total_steps == 0
     other = Script(*trained(), rank=1)
     screen = followed(Script(*trained(), ended="gone"), other)
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
@@ -216,8 +215,7 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
     device = msgspec.structs.replace(alone.process.device, uuid="GPU-2222")
     second = in_process(alone, pid=43, device=device, world_size=2)
     two = Script(Hello(), in_process(alone, world_size=2))
-    one = Script(Hello(), in_process(alone, pid=44), ended="gone")
-    sources = iter((two, one))
+    sources = iter((two, Script(Hello(), in_process(alone, pid=44), ended="gone")))
     session = Session(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]
     )

@@ -81,8 +81,7 @@ def later(action):
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 def test_a_waiting_process_tells_its_stack_and_waits_on(place, start, wait):
     child = start(f"{LATER}answer()\ndef load():\n    ready(); {wait}\nload()\n")
-    texts = [asked(place, child.pid) for _ in range(5)]
-    assert all(" in load\n" in text for text in texts)
+    assert all(" in load\n" in text for text in [asked(place, child.pid) for _ in range(5)])
     ends(child)
 
 

@@ -219,8 +219,7 @@ one_search = patch.multiple(discovery, SURVEYS_S=0.0, SURVEYS_SHARE=0.0)
 
 
 def learn_anew(model):
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    learn_all(model, optimizer, random_batches(5))
+    learn_all(model, torch.optim.SGD(model.parameters(), lr=0.1), random_batches(5))
 
 
 @shape(60)

@@ -150,8 +150,7 @@ def exceptions(toy, model, optimizer):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    rows = TensorDataset(torch.randn(2, 8))
-    iterator = iter(DataLoader(rows, collate_fn=interrupt))
+    iterator = iter(DataLoader(TensorDataset(torch.randn(2, 8)), collate_fn=interrupt))
     unsaved = types.SimpleNamespace(__reduce__=interrupt)
     frames = [
         *files_of(model, torch.ones(8, 3)),
@@ -244,8 +243,7 @@ def stopped_by_signals(toy):
     waiting = iter(data(8 * 44))
     for _ in range(40):
         try:
-            batch = next(waiting)
-            backward(model, batch)
+            backward(model, next(waiting))
             optimizer.step()
         except StoppedError as error:
             stopped += 1

@@ -63,8 +63,7 @@ OwnLoader.__module__ = "fastai.data.load"
 def library_with_optimizer_and_loader_of_its_own(toy):
     with library() as optimizer_of:
         model = Net()
-        optimizer = optimizer_of(model)
-        fit(model, optimizer, OwnLoader(data(24 * 8)))
+        fit(model, optimizer_of(model), OwnLoader(data(24 * 8)))
 
 
 def learn_in_turns(optimizer_of, batches):

@@ -18,5 +18,4 @@ def test_the_device_is_a_cpu_only_if_all_tensors_are_there():
 
 
 def test_the_meta_device_is_never_the_training_device():
-    sketch = nn.Linear(2, 2, device="meta")
-    assert device_of([sketch], [], None).type == "cpu"
+    assert device_of([nn.Linear(2, 2, device="meta")], [], None).type == "cpu"

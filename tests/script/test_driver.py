@@ -74,8 +74,7 @@ def test_a_late_dashboard_is_told_the_loader_workers_that_there_are(
 ) -> None:
     monkeypatch.setattr(loader_workers, "pids", lambda: (7, 8))
     training.driver.loads()
-    dashboard = connected(training, tmp_path)
-    assert dashboard.of("started")[0].loader_pids == (7, 8)
+    assert connected(training, tmp_path).of("started")[0].loader_pids == (7, 8)
 
 
 LOADS = """
@@ -303,8 +302,7 @@ def test_the_cost_of_the_instruments_is_timed_with_and_without_them(training, da
     assert [one.block for one in found] == [0, 1, 2]
     assert all(one.seconds > 0 and one.samples is None for one in found)
     begins = [one.after_step for one in dashboard.of("changed")]
-    without = training.active_in[begins[1] : begins[2]]
-    assert without == [False] * found[1].steps
+    assert training.active_in[begins[1] : begins[2]] == [False] * found[1].steps
     seen = {step.step for step in dashboard.reported}
     assert seen == set(range(1, max(seen) + 1)) - set(range(begins[1] + 1, begins[2] + 1))
     assert training.active

@@ -123,8 +123,7 @@ def test_without_gpudash_run_nothing_is_done(folder, gone):
 
 @pytest.mark.parametrize("option", ["-I", "-E", "-S"])
 def test_isolated_pythons_are_not_hooked(folder, option):
-    code = "import sys; print('sitecustomize' in sys.modules)"
-    assert run(folder, code, option)[1] == []
+    assert run(folder, "import sys; print('sitecustomize' in sys.modules)", option)[1] == []
 
 
 @pytest.mark.parametrize(
@@ -233,8 +232,7 @@ def test_coverage_counts_none_of_our_files_wherever_they_are(folder):
     assert marks == [".python", ".torch"]
     counted = coverage.CoverageData(str(folder / "lib/.coverage"))
     counted.read()
-    ours = [one for one in counted.measured_files() if "/gpudash/" in one]
-    assert ours == []
+    assert [one for one in counted.measured_files() if "/gpudash/" in one] == []
     assert str(folder / "lib/train.py") in counted.measured_files()
 
 

@@ -20,5 +20,4 @@ def test_it_works_as_without_gpudash_and_its_steps_are_found(results_of, module,
 
 
 def test_a_second_thread_is_measured_once_the_first_stops_training(results_of):
-    one = results_of("unusual")["another_thread_goes_on"]
-    assert 3 + 20 / 2 < one["steps"] < 3 + 20
+    assert 3 + 20 / 2 < results_of("unusual")["another_thread_goes_on"]["steps"] < 3 + 20

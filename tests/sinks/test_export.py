@@ -1,6 +1,5 @@
 """A log is exported to the files that the run wrote, and to other programs' formats."""
 
-import csv
 import json
 import random
 
@@ -14,7 +13,7 @@ from gpudash.protocol.training import Progress
 from gpudash.recording.csv_format import columns
 from gpudash.sinks.export import export, export_to
 from tests.recording.record import record, sent
-from tests.recording.test_csv_format import script
+from tests.recording.test_csv_format import cells_of, script
 from tests.recording.test_log import ORIGIN, recorded
 from tests.scripted_run import BEGAN_S, Trainer
 
@@ -26,11 +25,6 @@ OF_GPU = [
 
 def any_size(pick, names):
     return {name: 10 ** pick.uniform(-5, 5) for name in names}
-
-
-def rows_of(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.fixture
@@ -69,8 +63,8 @@ def strange(pick, body):
 def test_a_killed_run_exports_its_rows_and_an_incomplete_json(log, tmp_path):
     log.write_bytes(log.read_bytes()[:-200])
     export(log, tmp_path / "again.csv")
-    rows = rows_of(tmp_path / "again.csv")
-    assert rows == rows_of(tmp_path / "run.csv")[: len(rows)]
+    rows = cells_of(tmp_path / "again.csv")
+    assert rows == cells_of(tmp_path / "run.csv")[: len(rows)]
     assert not json.loads((tmp_path / "again.json").read_text())["complete"]
 
 
@@ -79,7 +73,7 @@ def test_json_lines_are_the_rows_as_numbers_and_text(tmp_path, source):
     recorded(tmp_path)
     export(tmp_path / source, tmp_path / "rows.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    expected = rows_of(tmp_path / "run.csv")
+    expected = cells_of(tmp_path / "run.csv")
     assert len(rows) == len(expected)
     assert tuple(rows[0]) == tuple(columns())
     for row, cells in zip(rows, expected, strict=True):
@@ -98,8 +92,7 @@ def test_a_full_disk_is_reported_in_a_line(tmp_path, name):
 
 @pytest.mark.parametrize("name", ["tensorboard", "trace"])
 def test_a_csv_alone_is_exported_to_others_too(tmp_path, name):
-    csv_alone = recorded(tmp_path).with_suffix(".csv")
-    csv_alone.rename(tmp_path / "alone.csv")
+    recorded(tmp_path).with_suffix(".csv").rename(tmp_path / "alone.csv")
     assert export_to(tmp_path / "alone.csv", [(name, str(tmp_path / "again.prom"))]) == 0
     assert (tmp_path / "again.prom").exists()
 

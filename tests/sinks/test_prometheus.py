@@ -139,8 +139,7 @@ def test_a_reader_has_its_seconds_in_all_however_it_spends_them(
 
 
 def test_at_the_end_nobody_listens(port: int) -> None:
-    sink = Prometheus(str(port), origin())
-    sink.close(None)
+    Prometheus(str(port), origin()).close(None)
     with pytest.raises(ConnectionRefusedError):
         scrape(port)
     Prometheus(str(port), origin()).close(None)

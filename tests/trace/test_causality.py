@@ -27,8 +27,7 @@ def test_a_negative_length_is_left_out(tmp_path):
 @pytest.mark.parametrize("ts", [-50, 5000])
 def test_a_kernel_outside_of_the_recording_is_left_out(ts, tmp_path):
     end = {"ph": "i", "name": "Record Window End", "pid": "", "tid": "", "ts": 2000}
-    stray = event("kernel", "stray", ts, 5, (0, 7))
-    assert kept(tmp_path, stray, end) == ([], 1)
+    assert kept(tmp_path, event("kernel", "stray", ts, 5, (0, 7)), end) == ([], 1)
 
 
 def test_a_kernel_within_an_earlier_one_of_its_stream_is_left_out(tmp_path):

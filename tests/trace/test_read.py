@@ -105,8 +105,7 @@ def test_a_packed_trace_is_read_whatever_its_name_is(path):
 def test_nested_events_in_arguments_are_no_events(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "PIECE_BYTES", 64)
     nested = event("cpu_op", "a", 1.0, 1.0, inputs=[{"name": "x"}, {"name": "y"}])
-    trace = trace_of(tmp_path, nested, *EVENTS)
-    assert len(trace.events) == 1 + len(EXPECTED)
+    assert len(trace_of(tmp_path, nested, *EVENTS).events) == 1 + len(EXPECTED)
 
 
 def test_steps_come_from_annotations_and_the_last_ends_with_the_device(tmp_path):

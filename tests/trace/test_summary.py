@@ -328,8 +328,7 @@ def test_mfu_names_its_peak_or_says_why_there_is_none(note, said):
 
 def by_phase(gflop: dict[str, float], ms: dict[str, float], covered_pct=100.0) -> str:
     flops = Flops(step_gflop=100.0, covered_pct=covered_pct, phases_gflop=gflop)
-    found = replace(profiled(), flops=flops, untraced_phases_ms=ms)
-    return mfu_by_phase(found)
+    return mfu_by_phase(replace(profiled(), flops=flops, untraced_phases_ms=ms))
 
 
 def test_mfu_of_a_phase_is_its_flops_in_its_time():

@@ -181,8 +181,7 @@ def test_a_comparison_reads_as_follows():
         return KernelUse(name, "", "", 1.0, ms, uses_tensor_cores=False)
 
     before = summary(10.0, kernel("gemm", 4.0), kernel("fill", 1.0))
-    after = summary(8.0, kernel("gemm", 2.5))
-    lines = comparison_lines(compare(before, after))
+    lines = comparison_lines(compare(before, summary(8.0, kernel("gemm", 2.5))))
     assert lines[:3] == [
         "                                      before     after    change",
         "step (ms)                               10.0      8.00     −2.00",

@@ -11,8 +11,7 @@ def series(begin_s, *steps_per_s, **others):
 
 def test_what_both_do_in_a_tick_adds_up_and_all_else_is_of_the_one_that_trains():
     a = series(0.0, 8.0, 2.0, 0.0, step_ms=(5.0, 5.0, None), cpu_pct=(90.0, 50.0, 1.0))
-    b = series(0.5, 3.0, 4.0, 4.0, step_ms=(9.0, 9.0, 9.0))
-    both = in_turns(a, b)
+    both = in_turns(a, series(0.5, 3.0, 4.0, 4.0, step_ms=(9.0, 9.0, 9.0)))
     assert both.at_s == (0.5, 1.0, 1.5)  # the last is not known of A
     assert both.of("steps_per_s") == (8.0, 5.0, 4.0)
     assert both.of("step_ms") == (5.0, 9.0, 9.0)

@@ -172,8 +172,7 @@ def test_a_training_that_evaluates_or_saves_says_so_and_trains_on_as_before(why,
 
 
 def test_short_evaluations_leave_the_time_axis_to_others(watched):
-    aside = paused(watched.run.now_s, why="evaluation")
-    watched.feed(aside, watched.run.wait(0.2))
+    watched.feed(paused(watched.run.now_s, why="evaluation"), watched.run.wait(0.2))
     shown = watched.feed(watched.run.resume()).now()
     assert shown.markers == ()
     assert [(one.kind, one.lasts_s) for one in shown.asides] == [("evaluation", pytest.approx(0.2))]
@@ -435,8 +434,7 @@ def test_until_the_device_is_known_the_gpu_that_was_seen_first_is_shown():
 
 def test_where_the_device_does_not_name_itself_the_gpu_that_was_seen_first_is_shown():
     watched = Watched()
-    device = msgspec.structs.replace(DEVICE, uuid=None)
-    watched.feed(watched.run.start(device=device))
+    watched.feed(watched.run.start(device=msgspec.structs.replace(DEVICE, uuid=None)))
     mine, other = gpu(BEGAN_S), gpu(BEGAN_S, uuid="GPU-2222", index=1)
     assert watched.feed(mine, other).now().gpu == mine
 
@@ -787,8 +785,7 @@ def test_device_memory_stands_among_the_values_of_the_training_process_and_over_
 def test_device_memory_is_shown_where_nobody_reads_the_host_and_forgotten_with_the_worker(watched):
     shown = watched.feed(allocated(watched.run.step(), mem_reserved_mib=900.0)).now()
     assert shown.host.values == {"mem_reserved_mib": 900.0}
-    restarted = starting(watched.run.now_s, PLAN)
-    assert watched.feed(restarted).now().host is None
+    assert watched.feed(starting(watched.run.now_s, PLAN)).now().host is None
 
 
 # ── profiles ────────────────────────────────────────────────────────────────────────────

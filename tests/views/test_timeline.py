@@ -244,8 +244,7 @@ def test_the_first_event_of_a_trace_may_be_a_launch_and_enclosed():
         name="cudaLaunchKernel", kind="runtime", stack=("aten::mm",), delay_us=None
     )
     assert details_of(timeline, outer, 1).stack == ()
-    unlaunched = [(0, 3, "kernel", "gemm", 1)]
-    timeline = timeline_of(trace_of(unlaunched, (HOST, STREAM)))
+    timeline = timeline_of(trace_of([(0, 3, "kernel", "gemm", 1)], (HOST, STREAM)))
     assert details_of(timeline, timeline.rows[0], 0).stack == ()
 
 

@@ -226,8 +226,7 @@ def test_rates_times_the_length_of_their_ticks_add_up_to_the_steps_of_a_long_run
         ticks.cover(run.now_s)
     ticks.cover(run.now_s + TICK_S)
     series = ticks.series()
-    rates = series.of("steps_per_s")
-    assert sum(map(mul, rates, lengths(series))) == pytest.approx(steps)
+    assert sum(map(mul, series.of("steps_per_s"), lengths(series))) == pytest.approx(steps)
     assert len(series.at_s) <= MERGED + CAPACITY
 
 
@@ -262,8 +261,7 @@ def test_names_are_forgotten_with_their_ticks():
     ticks, run = trained([])
     for number in range(3 * CAPACITY):
         run.now_s += TICK_S
-        odd = measured(step(1, run.now_s), **{f"phase {number}_ms": 1.0})
-        ticks.step(odd)
+        ticks.step(measured(step(1, run.now_s), **{f"phase {number}_ms": 1.0}))
         ticks.cover(run.now_s)
         if number % 100 == 0:
             ticks.series()

@@ -135,8 +135,7 @@ class Run:
         self._pipes = (reading, self._writing)
         plan = plan or Plan(workload="fake", settings={}, duration_s=PATIENCE_S)
         process = of_process(Device(kind="cpu", name="CPU"), ())
-        first = ready(self.training, plan, process)
-        self._life = StateSender(first, self._receive)
+        self._life = StateSender(ready(self.training, plan, process), self._receive)
         self._react = react
         self._loop = Loop(self.training, plan, CommandPipe(reading), self._life)
 

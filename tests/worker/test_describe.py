@@ -34,8 +34,7 @@ def test_a_lever_survives_being_described(lever: Lever) -> None:
 def test_output_of_the_file_is_not_in_the_description() -> None:
     Path("mine.py").write_text(f"import os\nprint('hello')\nos.system('echo hello')\n{LAZY}")
     done = child.run("-m", "gpudash.worker.describe", "mine.py")
-    described = msgspec.json.decode(done.stdout, type=Description)
-    assert described.summary == "Fit a sum."
+    assert msgspec.json.decode(done.stdout, type=Description).summary == "Fit a sum."
     assert done.stderr.count("hello") == 2
 
 

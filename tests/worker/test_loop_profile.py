@@ -43,8 +43,7 @@ def test_traced_steps_are_counted_and_not_reported(path: Path, pipelined: str) -
     assert step_names(path) == [f"ProfilerStep#{step}" for step in traced]
     assert not {step.step for step in run.steps} & set(traced)
     assert {step.segment for step in run.steps} == {0}
-    total = run.of("finished")[0].after_step
-    assert total == run.training.trained_steps
+    assert run.of("finished")[0].after_step == run.training.trained_steps
     next_one = next(step for step in run.steps if step.step >= traced.stop)
     assert next_one.finished_s - next_one.step_ms / 1e3 >= found.at_s
     (paused,), (resumed,) = run.of("paused"), run.of("resumed")

@@ -81,8 +81,7 @@ def test_where_one_rank_cannot_change_all_go_back() -> None:
         if values["batch_size"] == 3:
             raise LeverError("the files are gone")
 
-    change = Change(id=1, settings={"batch_size": "3"}, at_step=20)
-    runs = ranks(change, STOP, rank_1=fail)
+    runs = ranks(Change(id=1, settings={"batch_size": "3"}, at_step=20), STOP, rank_1=fail)
     assert [run.of(Refused)[0].reason for run in runs] == [
         "rank 1: the files are gone: went back to batch_size=2",
         "the files are gone: went back to batch_size=2",

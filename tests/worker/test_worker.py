@@ -282,8 +282,7 @@ def unread_bytes(fd: int) -> int:
 
 
 def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
-    changed = training.change(data="cached", batch_size="1")
-    training.trains_as(changed)
+    training.trains_as(training.change(data="cached", batch_size="1"))
     (events,) = training.source.filenos
     process = psutil.Process(training.held.pid)
     unread, used_s, full_s = -1, inf, inf

@@ -62,8 +62,7 @@ class Accumulating:
         assert self.levers.settings == {"grad_sync": value}
 
     def loss(self):
-        rows = torch.randn(4, 8, generator=self.batches)
-        return self.model(rows).square().mean()
+        return self.model(torch.randn(4, 8, generator=self.batches)).square().mean()
 
     def accumulate(self, passes):
         for _ in range(passes):

@@ -39,8 +39,7 @@ def host(tmp_path, monkeypatch):
     [(0, {0, 1, 9}, {0, 1}), (1, {0, 1, 9}, {9}), (1, {3, 4, 10, 11}, {4, 10})],
 )
 def test_of_its_own_cores_those_of_the_gpus_node_are_near(host, gpu_at, own, near):
-    sys = host("0-3,11", "4-10", gpu_at=gpu_at)
-    assert affinity.near_cores(sys, own) == near
+    assert affinity.near_cores(host("0-3,11", "4-10", gpu_at=gpu_at), own) == near
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,7 @@ def trained():
 
 
 def test_there_are_none_where_no_model_is_frozen(trained):
-    names = {offer.name for offer in levers(trained).offers}
-    assert names.isdisjoint(FROZEN)
+    assert {offer.name for offer in levers(trained).offers}.isdisjoint(FROZEN)
 
 
 def test_each_is_named_apart_and_says_how_it_helps(trained, encoder):
