@@ -10,7 +10,6 @@ import pytest
 
 from gpudash.cli.main import main
 from gpudash.errors import Exit
-from gpudash.run.attempts import project_file
 from tests.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
@@ -22,17 +21,6 @@ KINDS = {
 }
 """The end of a command line that names a training, of either kind."""
 Refused = Callable[..., str]
-
-
-@pytest.fixture(autouse=True)
-def _no_attempts_at_this_project(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What tests compare is kept in no repository but their own."""
-
-    def elsewhere() -> Path | None:
-        path = project_file()
-        return None if path is None or path.is_relative_to(ROOT) else path
-
-    monkeypatch.setattr("gpudash.cli.keeping.project_file", elsewhere)
 
 
 @pytest.fixture
