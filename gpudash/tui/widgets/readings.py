@@ -109,7 +109,7 @@ class Activity(TimePanel):
         names = self._drawn[: 1 + (width >= TWO_COLUMNS)]
         each = width // len(names)
         first, *others = (self._curve(name, each) for name in names)
-        yield from beside(first, *others, each) if others else first
+        yield from beside(first, others[0], each) if others else first
 
     def _curve(self, name: str, width: int) -> Iterator[Parts]:
         series, time_range, metric = self._snapshot.series, self.range_in(width), METRICS[name]
