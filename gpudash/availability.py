@@ -14,7 +14,7 @@ from gpudash.snapshot import ENDED, Snapshot, compares_starts, doing_now, runs_o
 RECORDED = "a recording is shown"
 INSTEAD = "gpudash, or gpudash run SCRIPT.py, starts a training"
 COMPARED = "two trainings are compared: nothing else can be asked of them"
-OF_ONE = ("code", "new_row", "new_starts")
+OF_ONE = ("code", "new_row", "new_starts", "why")
 """What asks nothing of a training, but is about one alone."""
 WHY_NOT: dict[Ability, str] = {
     "levers": "the levers of this run cannot be changed",

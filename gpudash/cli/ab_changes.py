@@ -195,11 +195,7 @@ class ComparingChanges:
         self._say(f"both are started {often}; {writes}")
 
     def _line(self) -> str:
-        found = self._found
-        if self._arguments.quiet:
-            return ""
-        told = f"start {len(found.measured) + 1}"
-        return f"{told}: {found.told}" if found.measured else told
+        return "" if self._arguments.quiet else f"start {len(self._found.measured) + 1}"
 
     def _add(self, measured: MeasuredRound) -> None:
         found = self._found

@@ -29,7 +29,6 @@ from gpudash.compare.rounds import FEWEST_ROUNDS
 from gpudash.errors import Exit, UsageError
 from gpudash.recording.files import created
 from gpudash.run.user_repository import root_of
-from workloads.standard_levers import usable_cores
 
 STDOUT = Path("-")
 OF_AB = {
@@ -49,7 +48,7 @@ def main(arguments: Namespace) -> int:
         _alone(root_of(Path.cwd())),
         versions_asked(names, arguments, must_differ=not arguments.calibrate) as asked,
     ):
-        busy, cores = psutil.getloadavg()[0], usable_cores()
+        busy, cores = psutil.getloadavg()[0], os.cpu_count() or 1  # both of the whole machine
         if busy >= cores:
             complain(
                 f"gpudash: the machine is loaded: {busy:.0f} processes for {cores} cores; "

@@ -130,6 +130,13 @@ class Started:
         return self.session.wait(0)
 
     @property
+    def why_too_short(self) -> str:
+        why, code = self.training.outcome(self.session.failure)
+        if code is not None or not self.snapshot.total_steps:
+            return why
+        return "it ended before it was measured; valid: a command that trains for a minute or more"
+
+    @property
     def hangs(self) -> bool:
         return (self.snapshot.quiet_s or 0.0) > PATIENCE_S
 
@@ -338,8 +345,7 @@ class Rounds:
             if one.hangs:
                 raise _SideError(one, f"no step has ended for {PATIENCE_S:.0f} s")
             if one.has_ended and fewest < FEWEST_BLOCKS:
-                why, _ = one.training.outcome(one.session.failure)
-                raise _SideError(one, why)
+                raise _SideError(one, one.why_too_short)
 
     def take(self, number: int, frame: object) -> None:
         """Pass a signal on, and end."""

@@ -96,13 +96,12 @@ def rounds_within(budget_s: float, round_s: float) -> int:
 
 
 def of_budget(budget_s: float, first: StartCosts) -> str:
-    """Say after the first round that the budget cannot suffice; nothing if it may."""
+    """Say after the first round, which takes longest, that the budget may not suffice."""
     if rounds_within(budget_s, first.seconds) >= FEWEST_ROUNDS:
         return ""
     return (
-        f"{about(budget_s)} cannot suffice: one start of each takes {about(first.seconds)}, "
-        f"and a change is known after {FEWEST_ROUNDS} of each at the earliest, "
-        f"{about(FEWEST_ROUNDS * first.seconds)}"
+        f"{fmt.minutes(budget_s)} hardly suffices: a start of each took {about(first.seconds)}, "
+        f"and a change is known after {FEWEST_ROUNDS} of each at the earliest"
     )
 
 

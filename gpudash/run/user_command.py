@@ -89,10 +89,10 @@ def _name(words: Sequence[str]) -> str:
     return Path(words[0]).name
 
 
-def interpreter(asked: str | None) -> str:
+def interpreter(asked: str | None, option: str = "--python") -> str:
     """Prefer the requested Python, then the activated environment's, then one with a torch."""
     if asked is not None:
-        found = _executable(asked, "--python")
+        found = _executable(asked, option)
         return str(Path(found).absolute()) if "/" in found else found
     for name in ENVIRONMENTS:
         python = Path(os.environ.get(name, "")) / "bin" / "python"

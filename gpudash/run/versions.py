@@ -122,7 +122,7 @@ class WorkingTrees:
             for beside in root.parent.iterdir():  # commands name it by `..`
                 if beside != root:
                     _link(beside, tree.parent / beside.name)
-        python = interpreter(python)
+        python = interpreter(python, f"--python-{side}")
         path, lost = self._python_path(folder, tree, modules, python)
         if lost:
             what = f"version {name}: {python} imports {lost} instead of from that version"

@@ -210,8 +210,12 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self.main_screen.choose_tab(tab)
 
     def action_why(self) -> None:
-        shown = self.main_screen.headline
-        self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
+        def show() -> None:
+            self.control.require("why")
+            shown = self.main_screen.headline
+            self._open(ShowLines(f"why: {shown.title}", why_lines(shown)))
+
+        self._ask(show)
 
     def action_origins(self) -> None:
         lines = origin_lines(self.control.snapshot)

@@ -94,6 +94,16 @@ def test_a_side_that_fails_says_why_and_which_it_is(tmp_path):
     assert "ZeroDivisionError" in told
 
 
+def test_a_training_that_ends_before_it_is_measured_says_what_would_do(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    command = f"{sys.executable} train.py --steps 10"
+    code, found, told = asked("--a", command, "--b", command, cwd=tmp_path)
+    assert (code, found) == (1, None)
+    assert (
+        "it ended before it was measured; valid: a command that trains for a minute or more" in told
+    )
+
+
 def test_what_cannot_run_beside_the_other_is_started_after_it(tmp_path):
     once = "import os; os.mkdir('lock'); import atexit; atexit.register(os.rmdir, 'lock')"
     (tmp_path / "train.py").write_text(f"{once}\n{TRAIN}")

@@ -104,6 +104,6 @@ def test_a_budget_that_cannot_suffice_is_said_after_the_first_round():
     assert rounds_within(300, first.seconds) == 4
     assert of_budget(300, first) == ""
     assert of_budget(200, first) == (
-        "3 minutes cannot suffice: one start of each takes 70 s, "
-        "and a change is known after 4 of each at the earliest, 5 minutes"
+        "3:20 hardly suffices: a start of each took 70 s, "
+        "and a change is known after 4 of each at the earliest"
     )

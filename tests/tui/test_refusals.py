@@ -133,7 +133,7 @@ async def test_two_trainings_that_are_compared_take_no_request_but_their_verdict
     judged = changed(running, comparison=changed(running.comparison, verdict="HEAD is faster"))
     every = sorted({key.keys.partition(",")[0] for key in KEYS if key.needs} - {"o", "m"})
     for shown in (running, judged, changed(judged, state="finished")):
-        await refused(shown, COMPARED, *every, "n", "c", "S", "enter")
+        await refused(shown, COMPARED, *every, "n", "c", "e", "S", "enter")
         await refused(shown, COMPARED, "o", "m", "c", "S", "enter", tab="ab")
     assert {"sets HEAD", "new starts"}.isdisjoint(d.footer())
     await d.press("y", "Y")
