@@ -10,11 +10,18 @@ from pathlib import Path
 import pytest
 
 from gpudash.diagnosis.answer import find
+from gpudash.protocol.readings import Job, OtherJobs
 from tests.diagnosis import trainings
 from tests.diagnosis.recorded import NAMES, recorded
 from tests.golden import golden, lined
 
 ANSWERS = Path(__file__).with_name("golden_answers")
+JOBS = OtherJobs(
+    at_s=0.0,
+    used_cores=5.5,
+    cores=8,
+    busiest=(Job(pid=3, name="render", cores=3.25), Job(pid=4, name="index", cores=1.5)),
+)
 OURS = {
     "encdec_gpu": trainings.gpu_step,
     "encdec_two_streams": trainings.two_streams,
@@ -23,6 +30,13 @@ OURS = {
     "encdec_starved": lambda: trainings.starved(40.0),
     "encdec_behind": trainings.behind,
     "encdec_evaluating": lambda: trainings.evaluating(0.6),
+    "encdec_evaluating_seldom": lambda: trainings.evaluating(0.35, 3.0),
+    "encdec_active": lambda: trainings.read(trainings.gpu_step(), sm_active_pct=80.0),
+    "encdec_beside_jobs": lambda: trainings.changed(
+        trainings.measured(device=trainings.CPU, core_wait_pct=33.0, data_ms=2.0),
+        other_jobs=JOBS,
+        host=trainings.crowding(33.0, cpu_pct=130.0),
+    ),
     "encdec_busy_units": lambda: trainings.read(
         trainings.measured(forward_ms=2.0, backward_ms=3.0, optimizer_ms=1.0),
         sm_active_pct=80.0,
