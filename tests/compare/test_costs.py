@@ -13,7 +13,7 @@ from gpudash.cli.ab_report import ComparisonReport
 from gpudash.cli.headless import cost_clause
 from gpudash.cli.tune import document, lines
 from gpudash.cli.verbs import load
-from gpudash.compare.energy import money, of_a_million
+from gpudash.compare.energy import money, of_a_million, saved_a_day
 from gpudash.errors import Exit, UsageError
 from gpudash.snapshot import Snapshot
 from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
@@ -56,6 +56,7 @@ def test_a_million_samples_cost_the_hours_that_they_take_on_all_gpus():
     assert of_a_million(3.6, 8, 1000.0) == pytest.approx(8.0)
     assert of_a_million(3.6, 0, 1000.0) == pytest.approx(1.0)  # a CPU: the machine's price
     assert of_a_million(3.6, 1, None) is None
+    assert saved_a_day(3.0, 2, 1.0) == 3.0 * 2 * 24 / 2  # twice as fast
 
 
 @pytest.mark.parametrize(

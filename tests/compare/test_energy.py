@@ -101,6 +101,17 @@ def test_a_gap_at_an_edge_is_not_interpolated():
     assert whole.spent(0.5, 3.5) == "the energy counter was not read all the time"
 
 
+def test_both_edges_lie_between_the_two_ticks_around_them():
+    whole, of_two = EnergyMeter(1), EnergyMeter(2)
+    for count in range(10):  # squares: each tick is worth more than the one before
+        tick = EnergyTick(at_s=0.4 * count, uuid=MINE, energy_j=1.0 * count**2, within_s=0.0)
+        whole.add(tick)
+        of_two.add(tick)
+    assert joules(whole.spent(0.6, 3.0)) == pytest.approx((49 + 64) / 2 - (1 + 4) / 2)
+    assert [whole.reaches(at_s) for at_s in (3.5, 3.6)] == [True, False]
+    assert not of_two.reaches(3.5)
+
+
 # ── of two settings ─────────────────────────────────────────────────────────────────────
 
 

@@ -3,7 +3,7 @@
 benchmarks/bench_changes.py has the same with real trainings.
 """
 
-from math import exp, frexp, inf, ldexp, nan
+from math import exp, frexp, inf, ldexp, nan, sqrt
 from random import Random
 
 import pytest
@@ -60,8 +60,8 @@ def test_with_fixed_seeds_any_difference_has_moved_from_its_step_on():
     assert found(repeated(), repeated(moved_from(2, 0.004))) == (
         "losses moved from step 2 on (by up to 0.40 %)"
     )
-    assert found(repeated(starts=2), repeated(moved_from(2, 0.004), starts=1)) == (
-        "losses moved from step 2 on (by up to 0.40 %)"
+    assert found(repeated(starts=2), repeated(moved_from(2, 0.5), starts=1)) == (
+        "losses moved from step 2 on (by up to 50.0 %)"
     )
 
 
@@ -136,6 +136,38 @@ def test_losses_that_are_rounded_do_not_seem_to_have_no_spread(rounded, spread):
         assert compare_losses(*sides).kind != "moved"
     moved = compare_losses(rounded(repeated()), rounded(repeated(moved_from(5, 0.05))))
     assert (moved.kind, moved.from_step) == ("moved", 5)
+
+
+@pytest.mark.parametrize(
+    ("rounded", "digit"),
+    [(two_decimals, lambda _loss: 0.01), (as_bf16, lambda loss: ldexp(1, frexp(loss)[1] - 8))],
+)
+def test_starts_that_repeat_are_alike_up_to_the_last_digit_of_their_losses(rounded, digit):
+    (one,) = rounded(repeated(starts=1))
+    for digits, says in {1: "losses alike to their last digit over 64", 2: "losses moved"}.items():
+        (other,) = rounded([{step: loss + digits * digit(loss) for step, loss in one.items()}])
+        assert found(repeated(one), repeated(other)).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "half"),  # the pooled variance with the t of 2 and of 3 degrees
+    [
+        ((1.0, 1.2), (1.0, 1.2), 9.9248 * sqrt(0.02 * (1 / 2 + 1 / 2))),
+        ((1.0, 1.2, 1.4), (1.15, 1.25), 5.8409 * sqrt((2 * 0.04 + 0.005) / 3 * (1 / 3 + 1 / 2))),
+    ],
+)
+def test_sides_have_moved_where_their_means_are_further_apart_than_students_t(a, b, half):
+    for share in (0.999, 1.001):
+        sides = [{1: one} for one in a], [{1: one + share * half} for one in b]
+        assert (compare_losses(*sides).kind == "moved") == (share > 1)
+
+
+def test_losses_are_known_to_be_the_same_up_to_where_the_spread_is_less_than_they_fell():
+    """From the fourth step on the starts are too far apart for what the loss has fallen."""
+    spreads = {1: 0.01, 2: 0.01, 3: 0.01, 4: 0.9, 5: 0.9}
+    side = [{step: 9.0 - step + one * spreads[step] for step in spreads} for one in (-1, 1)]
+    same = compare_losses(side, [*reversed(side)])
+    assert (same.kind, same.steps) == ("within spread", 3)
 
 
 def test_equal_nans_are_the_same_and_others_have_moved():

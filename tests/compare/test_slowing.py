@@ -40,6 +40,13 @@ def test_each_round_slows_each_part_between_blocks_without_delay():
     assert all(block.changes == {} for block in blocks)
 
 
+def test_it_expects_to_take_the_fewest_rounds_with_their_warm_up():
+    trial = SlowingTrial(400.0)
+    trial.begin(Worker().start(), 0)
+    assert trial.shown().expected_s == pytest.approx(4 * 3 * 2 * 7.5 * 0.4)  # steps of a block
+    assert trial.shown().rounds == 0
+
+
 def test_nothing_periodic_meets_the_same_side_each_time():
     blocks = SlowingTrial(STEP_MS).begin(Worker().start(), 0)
     assert len({block.min_steps for block in blocks}) > 1

@@ -253,6 +253,7 @@ class Simulation:
         self.search = Search(grid.start, grid.tunables, allowance, known)
         self.before, self.resting = grid.start, None
         self.compiled = set()
+        self.rounds = []  # what raced, and the settings that were asked for
 
     def of_a_loader(self, settings):
         """What makes a loader another one."""
@@ -295,6 +296,7 @@ class Simulation:
             if asked is not None and wanted != asked:  # a block of the old round has begun
                 self.block(asked.settings[0], short_runs=asked.short_runs)
             asked = wanted
+            self.rounds.append((self.search.racing or "the proof", wanted))
             order = tuple(self.random.sample(range(len(wanted.settings)), len(wanted.settings)))
             costs = {
                 one: self.block(wanted.settings[one], short_runs=wanted.short_runs) for one in order

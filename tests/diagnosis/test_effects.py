@@ -97,6 +97,19 @@ def test_one_launch_leaves_the_work_of_the_device():
     assert gain("one launch", "off", "on").high_pct == pytest.approx(100 * (10 / 6 / 0.97 - 1))
 
 
+@pytest.mark.parametrize(
+    ("helps", "phases_ms", "left_ms"),
+    [("batched work", {"prepare": 3.0}, 7.0), ("half the bytes", {"communication": 4.0}, 8.0)],
+)
+def test_preparing_in_one_go_and_half_the_bytes_save_at_best_all_and_half_of_it(
+    helps, phases_ms, left_ms
+):
+    found = gain(helps, "off", "on", phases_ms=phases_ms)
+    assert found.high_pct == pytest.approx(100 * (10 / left_ms / 0.97 - 1))
+    beside = gain("batched work", "off", "on", phases_ms={"prepare": 3.0}, overlap_ms=3.0)
+    assert beside.high_pct == 0.0
+
+
 def test_compiling_saves_at_most_the_passes_that_it_compiles():
     """Eight of ten ms are the script's own, such as a copy that took longer than when traced."""
     passes = {"forward": 0.1, "backward": 0.2}

@@ -195,6 +195,12 @@ def test_a_tick_that_misses_a_border_by_rounding_belongs_to_the_bin_that_ends_th
     assert bins == [(0, slice(1, 3)), (1, slice(3, 4))]
 
 
+def test_a_long_tick_fills_its_bins_and_before_and_after_the_ticks_there_is_none():
+    bins = axes.bins_of([6.0, 8.0], TimeRange(begin_s=0.0, end_s=10.0, columns=10))
+    first, second = slice(0, 1), slice(1, 2)
+    assert bins == [(4, first), (5, first), (6, second), (7, second)]
+
+
 def test_ticks_of_unequal_length_weigh_by_it():
     at_s, time_range = [8.0, 16.0, 18.0], TimeRange(begin_s=0.0, end_s=20.0, columns=1)
     bins = axes.bins_of(at_s, time_range)
@@ -402,7 +408,7 @@ def test_zoom_freeze_cursor_and_range():
             beside.jumped(+1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 9.0}),
         "and to the one before it": (beside.jumped(-1, (2.0, 5.0, 9.0), 20.0), {"cursor_s": 2.0}),
         "a range has two ends in any order": (
-            LIVE.between(90.0, 30.0), {"span_s": 60.0, "end_s": 90.0}),
+            LIVE.between(90.0, 0.5), {"span_s": 89.5, "end_s": 90.0}),
         "and begins where it is chosen": (
             LIVE.between(0.5, 10.0), {"span_s": 9.5, "end_s": 10.0}),
         "it is not shorter than the shortest": (LIVE.between(30.0, 31.0), {"span_s": SPANS_S[0]}),

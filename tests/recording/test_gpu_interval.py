@@ -3,7 +3,7 @@
 import pytest
 
 from gpudash.recording.gpu_interval import ENERGY_REACH_S, GpuTrack
-from gpudash.recording.readings import MOST_HELD, hold, moment
+from gpudash.recording.readings import hold
 from tests.scripted_run import gpu
 
 
@@ -57,10 +57,10 @@ def test_a_counter_that_went_back_has_spent_nothing_that_is_known():
     assert energy_j(track, 1.0, 2.0) == 0.0
 
 
-def test_held_readings_stay_bounded_without_a_report_of_steps():
+def test_of_more_readings_than_may_be_held_every_second_one_goes():
     held = []
-    for number in range(10 * MOST_HELD):
-        hold(held, gpu(float(number)))
-    assert MOST_HELD / 2 <= len(held) <= MOST_HELD
-    assert held == sorted(held, key=moment)
-    assert held[-1].at_s == 10 * MOST_HELD - 1
+    for number in (4, 1, 2, 3):
+        hold(held, gpu(float(number)), most=4)
+    assert [one.at_s for one in held] == [1.0, 2.0, 3.0, 4.0]
+    hold(held, gpu(5.0), most=4)
+    assert [one.at_s for one in held] == [2.0, 4.0]

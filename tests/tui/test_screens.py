@@ -3,7 +3,6 @@
 `GPUDASH_WRITE_SCREENS=1 pytest tests/tui/test_screens.py` writes them anew. Look at them then.
 """
 
-import os
 from collections import deque
 from collections.abc import Callable
 from itertools import cycle
@@ -18,6 +17,7 @@ from gpudash.snapshot import Snapshot
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.inbox import Mail
 from gpudash.tui.panels import View
+from tests.golden import golden, lined
 from tests.tui import scenes, scripts
 from tests.tui.driving import dashboard, text_of
 from tests.tui.fake_engine import answered
@@ -98,12 +98,8 @@ def test_a_state_looks_like_its_golden_file(name, size):
     last_start_s = None if name.startswith("script") else 4.8
     view, mail = view_of(name), mail_of(name)
     shown = frame(shown_in(name), view, size, mail=mail, last_start_s=last_start_s)
-    seen = "".join(f"{line.rstrip()}\n" for line in map(text_of, shown))
-    path = SCREENS / f"{name}-{size[0]}x{size[1]}.txt"
-    if os.environ.get("GPUDASH_WRITE_SCREENS"):
-        SCREENS.mkdir(exist_ok=True)
-        path.write_text(seen)
-    assert seen == path.read_text()
+    seen = lined(map(text_of, shown))
+    assert seen == golden(SCREENS / f"{name}-{size[0]}x{size[1]}.txt", seen)
 
 
 OF_ONE_APP = [

@@ -72,12 +72,14 @@ def test_phases_are_the_first_row_and_bridge_the_pauses_between_kernels():
         (50.0, 10.0, "kernel", "a", 1, 1, 0),
         (65.0, 10.0, "kernel", "b", 1, 1, 0),
         (90.0, 10.0, "kernel", "c", 1, 1, 0),
+        (110.0, 10.0, "kernel", "d", 1, 1, 0),
     ]
     timeline = timeline_of(trace_of(made, (HOST, STREAM)))
     row = timeline.rows[0]
-    assert row.kind == "phase"
-    assert [row.phase(n) for n in range(len(row.begin_us))] == ["forward", "forward"]
-    assert [(row.begin_us[n], row.end_us(n)) for n in (0, 1)] == [(50.0, 75.0), (90.0, 100.0)]
+    assert (row.kind, row.lane, row.depth, {*row.events.tolist()}) == ("phase", -1, 0, {-1})
+    assert [row.phase(n) for n in range(len(row.begin_us))] == ["forward"] * 3
+    ends = [(row.begin_us[n], row.end_us(n)) for n in range(3)]
+    assert ends == [(50.0, 75.0), (90.0, 100.0), (110.0, 120.0)]
     assert details_of(timeline, row, 0).name == "forward"
 
 
