@@ -61,7 +61,6 @@ CORES = Limit(
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
         "{if_helped}its other processes use {other_processes}",
-        "on an idle machine up to {with_every_core} times as fast",
     ),
     "the training waits for a core",
     least_pct=CORE_WAIT_WARNS_PCT,
