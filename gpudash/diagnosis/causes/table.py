@@ -214,6 +214,7 @@ ALLOCATOR = Limit(
     "the driver is asked for memory",
     least_pct=10.0,
     part=ALLOCATING,
+    rank=4,  # each call is a wait for the device, too
     beside=(ASKS,),
 )
 OWNERS = (
@@ -355,7 +356,11 @@ UNKNOWN = Limit("unknown", "unclear, because no times within a step are measured
 
 def causes(now: Measured) -> tuple[Cause, ...]:
     found = (*_outside(now), *(_within(now, now.model) if now.model is not None else ()))
-    return tuple(sorted(found, key=lambda one: (one.limit.rank, -(one.pct or 0.0))))
+    return tuple(
+        sorted(
+            found, key=lambda one: (not one.binds, one.limit.rank * one.binds, -(one.pct or 0.0))
+        )
+    )
 
 
 def limit_of(found: tuple[Cause, ...]) -> Cause:
