@@ -70,8 +70,6 @@ class Effect(NamedTuple):
     estimate: Estimate | None = None
     shortens: tuple[ModelPart, ...] = WORK
     compiles: bool = False
-    is_probe: bool = False
-    """Whether it shows what a part costs, and is no way to train."""
     on: Literal["cpu", "cuda"] | None = None
     """The only device on which it helps; None for both."""
 
@@ -254,9 +252,7 @@ BF16 = partial(faster_products, to="bf16", acts_on=lambda phase: phase not in NO
 EFFECTS: Mapping[str, Effect] = {
     "more workers": Effect("more batches are made at a time", more_workers, (DATA,)),
     "batches ahead": Effect("evens out batches that take longer", steady_batches, (DATA,)),
-    "no loading": Effect(
-        "a probe: the rate without any loading", free_batches, (DATA, CORE), is_probe=True
-    ),
+    "no loading": Effect("a probe: the rate without any loading", free_batches, (DATA, CORE)),
     "less loading": Effect("same samples, less work for the workers", free_batches, (DATA, CORE)),
     "loading on the device": Effect(
         "the device does it for a batch at once", free_batches, (DATA, CORE)

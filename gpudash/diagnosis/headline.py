@@ -178,15 +178,9 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
     yield f"the first {WARMUP_STEPS} steps do not count"
-    rows = snapshot.results
-    if not rows or not rows[-1].live:
-        return
-    *earlier, newest = rows
-    yield f"setting {newest.number}: {fmt.plain(newest.configuration)}"
-    before = earlier[-1] if earlier else None
-    if before is not None and before.workload == snapshot.workload:
-        rate, step_ms = fmt.significant(before.samples_per_s), fmt.milliseconds(before.step_ms_p50)
-        yield f"setting {before.number}: {rate} samples/s, step p50 {step_ms} ms"
+    for row in snapshot.results[-1:]:
+        if row.live:
+            yield f"setting {row.number}: {fmt.plain(row.configuration)}"
 
 
 def _said(of: Headline | Answer) -> Iterator[str]:

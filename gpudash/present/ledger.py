@@ -226,7 +226,7 @@ def _proposed(row: LeverRow, proposed: Try) -> LedgerRow:
     if gain is not None:
         state = "rehearsed" if gain.how == "rehearsed" else ""
         state = "moves losses" if row.lever.numerics else state
-    if any(EFFECTS[one].is_probe for one in helps_of(row.lever).values()):
+    if "no loading" in helps_of(row.lever).values():
         state = "a probe"
     return LedgerRow(
         row=row,

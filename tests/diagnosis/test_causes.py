@@ -166,6 +166,13 @@ def test_calls_for_memory_limit_by_their_number_and_by_what_one_takes_in_a_profi
     assert model.without(ALLOCATING).low == pytest.approx(takes_ms)
 
 
+def test_calls_for_memory_go_without_less_work_as_waits_do_so_they_come_before_launches():
+    step = full(counts=EMPTIED, host_ms=10.0, gpu_util_pct=40.0)
+    model = model_of(step)
+    assert model.without(LAUNCH).low > model.without(ALLOCATING).low
+    assert word(step, model) == "allocator"
+
+
 def test_a_thread_that_waits_for_the_driver_is_not_blocked():
     about = {"owners_ms": {"blocked": 5.0}, "host_ms": 10.0, "gpu_util_pct": 20.0}
     blocked_ms = [

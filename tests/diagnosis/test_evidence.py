@@ -60,7 +60,6 @@ def test_a_limit_is_named_with_its_evidence():
     assert ask(gpu_step()).evidence[0] == "the GPU is busy 99 % of the step"
     waiting = ask(measured(core_wait_pct=50.0))
     assert waiting.evidence[0] == "the training lacks 50 % of the core time it asks for"
-    assert waiting.evidence[-1] == "on an idle machine up to 6.15 times as fast"
     assert not waiting.tries
     late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
     assert late.evidence[1] == "then: input-bound, the GPU waits for data 4.00 of 10.0 ms"
@@ -165,10 +164,8 @@ def beside_a_renderer(cores, used_by_others=0.0):
     return ask(changed(late, host=host, other_jobs=jobs), cores=2)
 
 
-def test_what_else_a_training_has_started_is_said_as_such_and_raises_no_hope():
+def test_what_else_a_training_has_started_is_said_as_such():
     alone, beside = beside_a_renderer(0.0), beside_a_renderer(0.9)
-    assert alone.evidence[-1] == beside.evidence[-1]
-    assert beside.evidence[-1].startswith("on an idle machine up to")
     assert "the training uses 1.3 of 2 cores" in beside.evidence
     assert "its other processes use 0.9 cores" in beside.evidence
     assert not any("other processes" in one for one in alone.evidence)

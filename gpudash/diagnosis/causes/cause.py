@@ -34,7 +34,7 @@ class Limit(NamedTuple):
     """Other parts on which levers are proposed: one that looks alike, is late for its reason, or is
     waited for beside it."""
     rank: int = 5
-    """Causes of a lower rank come first, of the same rank the larger one."""
+    """Of causes that limit, those of a lower rank come first, of the same rank the larger one."""
     is_outside: bool = False
     """Whether it is no part of a step."""
     beside: tuple[str, ...] = ()

@@ -115,15 +115,6 @@ def _crowds_itself(now: Measured) -> bool:
     return _is_one_of_several(now) or now.step.other_cores >= theirs
 
 
-def _with_every_core(now: Measured) -> str:
-    """Only the number of cores bounds the wait of several threads, and of rank 0's alone."""
-    step, waits_pct, busy = now.step, now.step.core_wait_pct or 0.0, _known(now.step.busy_cores)
-    asked = max(_known(step.asked_cores), 1.0)  # cores; `core_wait_pct` is a share of them
-    _only_if(0 < waits_pct < 100 and not _is_one_of_several(now) and (asked <= 1 or step.cores))
-    least_pct = max(100 - waits_pct * asked, 100 * busy / step.cores if step.cores else 0.0)
-    return fmt.significant(1 + max(change_pct(100.0, least_pct), 0.0) / 100)
-
-
 def _without_asides(now: Measured) -> str:
     """Return a range: a window of another begin holds one aside more or fewer."""
     share_pct, count = asides_of(now.snapshot)
@@ -384,7 +375,6 @@ FACTS: Mapping[str, Callable[[Measured], str]] = {
     "core_wait": lambda now: _pct(now.step.core_wait_pct),
     "cores": lambda now: fmt.cores(100 * _known(now.step.busy_cores), now.step.cores),
     "other_processes": lambda now: fmt.cores(100 * now.step.other_cores),
-    "with_every_core": _with_every_core,
     "aside_share": lambda now: _pct(asides_of(now.snapshot)[0]),
     "without_asides": _without_asides,
     "starts": partial(_of_data, "loader_start"),

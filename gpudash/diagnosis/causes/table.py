@@ -61,7 +61,6 @@ CORES = Limit(
         "{if_several}other ranks or other jobs have it",
         "{who} uses {cores}",
         "{if_helped}its other processes use {other_processes}",
-        "on an idle machine up to {with_every_core} times as fast",
     ),
     "the training waits for a core",
     least_pct=CORE_WAIT_WARNS_PCT,
@@ -215,6 +214,7 @@ ALLOCATOR = Limit(
     "the driver is asked for memory",
     least_pct=10.0,
     part=ALLOCATING,
+    rank=4,  # each call is a wait for the device, too
     beside=(ASKS,),
 )
 OWNERS = (
@@ -356,7 +356,11 @@ UNKNOWN = Limit("unknown", "unclear, because no times within a step are measured
 
 def causes(now: Measured) -> tuple[Cause, ...]:
     found = (*_outside(now), *(_within(now, now.model) if now.model is not None else ()))
-    return tuple(sorted(found, key=lambda one: (one.limit.rank, -(one.pct or 0.0))))
+    return tuple(
+        sorted(
+            found, key=lambda one: (not one.binds, one.limit.rank * one.binds, -(one.pct or 0.0))
+        )
+    )
 
 
 def limit_of(found: tuple[Cause, ...]) -> Cause:
