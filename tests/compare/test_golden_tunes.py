@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from gpudash.compare.tune.search import Allowance
+from tests.compare.test_tuning import Training, faster_in_nhwc, tuning
 from tests.compare.tunes import FIVE, GRIDS, Noise, Simulation, made_up
 from tests.golden import golden, lined
+from tests.scripted_worker import Conducted
 from workloads.levers import phrase
 
 TUNES = Path(__file__).with_name("golden_tunes")
@@ -65,3 +67,19 @@ def told(simulation):
 def test_a_tune_goes_as_its_golden_file_tells(name):
     seen = lined(told(Simulation(*OF[name])))
     assert seen == golden(TUNES / f"{name}.txt", seen)
+
+
+def test_a_tune_of_a_training_tells_what_its_golden_file_holds():
+    tune = tuning("channels_last", "precision", "compile", allowance=Allowance(budget_s=300.0))
+    conducted, said = Conducted(tune, Training(faster_in_nhwc)), []
+    while not tune.is_over:
+        conducted.turn()
+        said += [tune.doing, *tune.news()]
+    shown, compiled_s = tune.shown(), tune.search.compiled_s
+    said.append(f"{phrase(shown.start)} → {phrase(shown.best)} in {shown.pairs} pairs")
+    said.append(
+        f"{shown.gpus} GPU, compiled for {compiled_s:.2f} s, known before: {tune.was_known}"
+    )
+    said.append(f"{tune.ended('')}; others load the machine too much: {tune.cannot_tell}")
+    seen = lined(f"{len([*same])} × {line}" for line, same in groupby(said))
+    assert seen == golden(TUNES / "of_a_training.txt", seen)

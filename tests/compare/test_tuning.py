@@ -429,6 +429,8 @@ def test_ended_early_it_keeps_the_best_so_far():
     while not tune.leader:
         conducted.turn()
     tune.cancel("interrupted")
+    said = "tune: interrupted; the best so far, not proven: channels_last=on"
+    assert tune.ended("interrupted") == said
     conducted.turn(200)
     assert tune.leader == {"channels_last": "on"}
     assert (tune.best, tune.failure, tune.done) == ({}, "interrupted", True)
