@@ -67,7 +67,8 @@ def model_scale(full: str, small: str) -> Choice:
         default=AUTO,
         choices=(AUTO, "full", "small"),
         effect="rebuilt model",
-        summary=f"full is the source's: {full}. small is {small}. auto is small on a CPU.",
+        summary=f"Sizes of model and images. full is the source's: {full}. small is {small}. auto "
+        "is small on a CPU.",
         source="gpudash, so that the demo moves without a GPU",
     )
 

@@ -123,7 +123,7 @@ def _beside(room: Region, shown: PanelChoice) -> dict[str, Region]:
     has_room = shown.every_lever_rows <= room.height // 2
     rows = shown.every_lever_rows if has_room else shown.lever_rows
     ledger, pane = left.split_horizontal(min(rows, room.height - LEAST_PANE))
-    charts, readings = right.split_horizontal(-min(shown.reading_rows, room.height * 2 // 5))
+    charts, readings = right.split_horizontal(-min(shown.reading_rows, room.height // 2))
     return {"levers": ledger, **_charts(charts, shown), "activity": readings, "pane": pane}
 
 

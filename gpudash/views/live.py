@@ -481,6 +481,8 @@ class LiveView:
         memory = process_reading(report)
         if memory is not None:
             self._read(memory)
+        if own.loss is not None:
+            self._ticks.loss(own.until_s, own.loss)
         quiet_s = report.until_s - busy_since_s
         waiting = not self._stands and not self._is_late(quiet_s, STALL_S)
         self._ticks.cover(busy_since_s if waiting else report.until_s)

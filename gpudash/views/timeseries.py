@@ -181,6 +181,13 @@ class Ticks:
             self._touch(tick)
         self._merge()
 
+    def loss(self, at_s: float, loss: float) -> None:
+        """Take a loss that was read back by this moment."""
+        tick = self._tick(self._index(at_s))
+        if tick is not None:
+            tick.readings.add({"loss": loss})
+            self._touch(tick)
+
     def series(self) -> Series:
         """Return the same object while nothing changed in the ticks that are over."""
         newest = self._newest

@@ -219,7 +219,7 @@ def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
     below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
-    assert "Samples" not in words(shown, (120, 6))  # the list has its room first
+    assert "larger batches" not in words(shown, (120, 6))  # the list has its room first
 
 
 def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():

@@ -84,6 +84,7 @@ def test_a_training_is_shown_with_its_rates_counts_and_loss():
     assert shown.series.of("steps_per_s")[1:] == pytest.approx((20.0,) * 3)
     assert shown.notes == ("8 loader workers",)
     assert [phase.name for phase in shown.phases] == ["forward"]
+    assert any(shown.series.of("loss"))
 
 
 def test_a_change_is_pending_until_the_worker_answers_and_then_marked(watched):

@@ -136,6 +136,13 @@ def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not(tick
     assert "own_rss_mib" not in ticks.series().values
 
 
+def test_the_losses_that_were_read_back_are_a_curve():
+    ticks, run = trained([30.0] * 100)
+    for before_s, loss in ((1.2, 2.0), (1.1, 4.0), (0.6, 1.0)):
+        ticks.loss(run.now_s - before_s, loss)
+    assert ticks.series().of("loss")[-3:] == (3.0, 1.0, None)
+
+
 def test_a_sample_from_before_the_newest_is_still_shown(ticks):
     ticks.read(gpu(BEGAN_S + 2.1, gpu_util_pct=50.0))
     ticks.read(host(BEGAN_S + 0.6, cpu_pct=100.0))

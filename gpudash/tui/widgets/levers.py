@@ -52,6 +52,7 @@ STATE_FROM = 100
 LEAST_BAR = 8
 """Fewest columns of the axis."""
 RUNS, CURSOR = "◐", "▸"
+CLAUSE = re.compile(r"[.:;,]( |$)")
 IDLE = "·"
 """Nothing is foreseen of a lever."""
 EFFECTS: dict[Effect, str] = {
@@ -224,8 +225,7 @@ class LeverPanel(Panel):
             row.append((cut(reason, max(room - at - 1, 0)), "faint"))
         else:
             row += _worth(one, self._axis, columns, ink)
-            if columns.state:
-                row.append((cut(one.state, columns.state), "dim"))
+            row.append((cut(one.state, columns.state), "dim"))
         if more:
             kept = exactly(row, max(width - cell_len(more) - 1, 0))
             row = [*kept, (f" {more}", "dim")]
@@ -294,7 +294,10 @@ def _change(one: LedgerRow, width: int, ink: str) -> Parts:
 
 
 def _worth(one: LedgerRow, axis: Axis, columns: _LedgerColumns, ink: str) -> Parts:
-    """Return the bar and, directly right of it, the figure; an estimate without a bar has a `~`."""
+    """Return the bar and, directly right of it, the figure; an estimate without a bar has a `~`.
+
+    Where nothing is foreseen, it is said what the lever is.
+    """
     worth = one.worth or IDLE * (not one.state)
     if not columns.state:
         joined = ", ".join(filter(None, (worth, one.state)))
@@ -305,7 +308,11 @@ def _worth(one: LedgerRow, axis: Axis, columns: _LedgerColumns, ink: str) -> Par
         return ((set_cell_size(cut(worth, columns.worth), columns.worth), ink),)
     bar = _bar(one, axis, columns.bar).rstrip()
     room = columns.bar + 1 + columns.worth - cell_len(bar)
-    return (bar, _bar_ink(one)), (set_cell_size(f" {cut(worth, room - 1)}", room), ink)
+    if one.ends or one.state:
+        return (bar, _bar_ink(one)), (set_cell_size(f" {cut(worth, room - 1)}", room), ink)
+    what = f"   {CLAUSE.split(fmt.plain(one.row.lever.summary))[0]}"
+    room += columns.state - cell_len(worth) - 2
+    return (bar, _bar_ink(one)), (f" {worth}", ink), (what * (cell_len(what) <= room), "faint")
 
 
 def _bar(one: LedgerRow, axis: Axis, width: int) -> str:

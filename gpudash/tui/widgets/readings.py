@@ -58,8 +58,8 @@ class Activity(TimePanel):
     @property
     def wanted_rows(self) -> int:
         """Rows for its rule, all readings, and a curve."""
-        readings = len(self._readings) + bool(no_gpu(self._snapshot))
-        return 1 + readings + CURVE_ROWS * bool(self._drawn)
+        rows = len(self._why(*self.size)) + len(self._readings)
+        return 1 + rows + CURVE_ROWS * bool(self._drawn)
 
     def time_at(self, x: int) -> float | None:
         width, height = self.inside
