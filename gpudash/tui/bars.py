@@ -149,12 +149,9 @@ def status(
 
 def _change(snapshot: Snapshot) -> Marker | None:
     """Return the marker of the newest lever change since the start, not of pauses or A/Bs."""
-    for marker in reversed(snapshot.markers):
-        if marker.kind == "change":
-            return marker
-        if marker.kind == "restart":
-            return None
-    return None
+    turns = (one for one in reversed(snapshot.markers) if one.kind in ("change", "restart"))
+    newest = next(turns, None)
+    return newest if newest is not None and newest.kind == "change" else None
 
 
 def _notes(snapshot: Snapshot) -> Iterable[str]:

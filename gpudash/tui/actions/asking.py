@@ -32,20 +32,18 @@ class Asking(ContainedApp):
         return True
 
     def _ask_first(self, question: str, request: Callable[[], None]) -> None:
-        def answered(key: str | None) -> None:
-            if key == "y":
-                self.control.levers.agreed = True
-                self._ask(request)
+        def agreed() -> None:
+            self.control.levers.agreed = True
+            self._ask(request)
 
-        answers = {"y": "change it; this is asked once", "n": "leave it as it is"}
-        self._open(AskKey(question, answers, "leaves it as it is"), answered)
+        self._confirm(question, "change it; this is asked once", "leave it as it is", agreed)
 
     def _confirm(self, question: str, yes: str, no: str, agreed: Callable[[], None]) -> None:
         dialog = AskKey(question, {"y": yes, "n": no}, no)
         self._open(dialog, lambda key: agreed() if key == "y" else None)
 
-    def _ask_and_notify(self, request: Callable[[], str]) -> None:
-        self._ask(lambda: self.notify(request(), markup=False))
+    def _ask_and_notify(self, request: Callable[[], str]) -> bool:
+        return self._ask(lambda: self.notify(request(), markup=False))
 
     def _refuse(self, error: Exception) -> None:
         self.notify(str(error), severity="error", markup=False)

@@ -147,18 +147,12 @@ class LeverActions(Asking):
             self._open(AskKey(question, answers, "tunes nothing"), answered)
 
     def _tune(self, *, numerics: bool) -> None:
-        def tune() -> None:
-            self.notify(self.control.ab.tune(numerics=numerics), markup=False)
+        if self._ask_and_notify(lambda: self.control.ab.tune(numerics=numerics)):
             self.main_screen.open_tab("ab")
-
-        self._ask(tune)
 
     def _compare(self, name: str, value: str) -> None:
-        def compare() -> None:
-            self.control.ab.compare(name, value)
+        if self._ask(lambda: self.control.ab.compare(name, value)):
             self.main_screen.open_tab("ab")
-
-        self._ask(compare)
 
     def action_keep(self) -> None:
         """Keep the A/B's second value; end a running one that is sure."""

@@ -15,8 +15,8 @@ from gpudash.tui.lever_control import Way
 from gpudash.tui.screens.dialog import Dialog, framed, text
 
 READING = """\
-In the ledger ░ is an estimate, and ╌ what it may reach; ● is a
-  proof, with its interval. [ ] is the value that is set.
+In the ledger ▓ is the least that an estimate foresees, ░ the
+  most; ● is a proof, with its interval. [ ] is what is set.
 `–` means not measured. ┊ marks a lever change, │ the cursor.
 An axis that ends in ↑ leaves out rare, much higher values.
 `off → on …` is asked for and not active yet.

@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.availability import unable
 from gpudash.diagnosis.headline import Headline
 from gpudash.present.axes import TimeView
-from gpudash.present.cells import Parts, width_of
+from gpudash.present.cells import Parts, fitted, whole, width_of
 from gpudash.present.readings import step_value
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
@@ -113,7 +113,7 @@ class AnswerStrip(Panel):
         hue = LIMIT_INKS.get(shown.kind, "border")
         bar = ("▌ ", hue)
         if shown.kind == "starting":
-            stages = (("starting  ", "strong"), (_fitting(self._stages, room - 10, "  "), "text"))
+            stages = (("starting  ", "strong"), (whole(self._stages, room - 10, "  "), "text"))
             took: Parts = ((self._took, "dim"),) if self._took else ()
             first = _apart(stages, took, room) if width_of((*stages, *took)) < room else stages
             hints = [((fmt.clip(hint, room), "dim"),) for hint in self._meanwhile]
@@ -145,8 +145,8 @@ class AnswerStrip(Panel):
         fits = (text for left in lefts for text in rates if left + cell_len(text) <= width)
         right = next(fits, "")
         room = width - (cell_len(right) + 3 if right else 0)
-        title = _fitting(title.split(" "), room, " ")
-        evidence = _fitting([evidence], room - cell_len(title) - 3, "")
+        title = fitted(title, min(room, cell_len(title))).rstrip()
+        evidence = whole((evidence,), room - cell_len(title) - 3)
         left: Parts = ((title, "strong"), (f"   {evidence}" if evidence else "", "text"))
         return _apart(left, ((right, "strong"),), width)
 
@@ -161,8 +161,7 @@ class AnswerStrip(Panel):
         proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
         room = width - width_of(right) - 3 * proven
-        whole = [clause for clause in left if cell_len(clause) <= room]
-        text = _fitting(whole or [fmt.clip(one, room) for one in left[:1]], room, "; ")
+        text = whole(left, room, "; ") or fmt.clip("".join(left[:1]), room)
         return _apart(((text, "text"),), right, width)
 
     def _action(self, width: int) -> Parts:
@@ -197,7 +196,7 @@ class AnswerStrip(Panel):
             gain = ""  # the ledger has it
         left = width - cell_len(key + told + gain) - 4
         waits = (least, "it waits until they end")
-        after = _fitting(waits, left, ": ") if caution else _fitting(rest, left, ", ")
+        after = whole(waits, left, ": ") if caution else whole(rest, left, ", ")
         return (
             (key, "cap"),
             (" ", ""),
@@ -214,7 +213,7 @@ class AnswerStrip(Panel):
         )
         told = fmt.clip(fmt.plain(told), width - 3)
         room = max(width - cell_len(told) - 6, 0)
-        return (" ◌ ", "busy"), (told, "strong"), (f"   {_fitting(keys, room, ', ')}", "dim")
+        return (" ◌ ", "busy"), (told, "strong"), (f"   {whole(keys, room, ', ')}", "dim")
 
     def _nothing(self) -> str:
         shown = self._shown
@@ -346,13 +345,3 @@ def printed(part: Part, columns: int) -> str:
 def _caution(text: str, width: int) -> str:
     """Return a caution, or where it does not fit its reason: the clause before the colon."""
     return text if cell_len(text) <= width else text.partition(": ")[0]
-
-
-def _fitting(clauses: Sequence[str], width: int, between: str) -> str:
-    text = ""
-    for clause in clauses:
-        longer = f"{text}{between}{clause}" if text else clause
-        if cell_len(longer) > width:
-            break
-        text = longer
-    return text

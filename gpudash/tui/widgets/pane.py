@@ -2,10 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from gpudash import format as fmt
 from gpudash.availability import unable
-from gpudash.present.cells import Cell, Parts, Scroll, cell, following, rule
+from gpudash.diagnosis.headline import Headline, why_lines
+from gpudash.present.cells import Cell, Parts, Scroll, beside, cell, following, rule
 from gpudash.present.change_axis import PlacedAxis
 from gpudash.present.history import Table, history_rows, table_of
 from gpudash.present.ranks import in_sight as ranks_in_sight
@@ -17,7 +19,7 @@ from gpudash.tui.arrangement import SURE_PANE
 from gpudash.tui.keys import key_for
 from gpudash.tui.preferences import Tab
 from gpudash.tui.widgets.comparison import comparison_rows
-from gpudash.tui.widgets.log import is_trouble, kept, log_rows
+from gpudash.tui.widgets.log import is_trouble, kept, log_rows, wrapped
 from gpudash.tui.widgets.panel import MARGIN, Frame, Panel
 
 TITLES: dict[Tab, tuple[str, str]] = {
@@ -33,6 +35,8 @@ DIGIT = "⁵"
 """The pane's key; it marks the open tab."""
 LEAST_WHY = 8
 """Fewest free rows in which the pane tells why, too."""
+WHY = 74
+"""Columns of the table that tells why, where something stands beside it."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its rule, its head and what holds them up."""
 VALUE = 12
@@ -299,12 +303,19 @@ class Pane(Panel):
 
 
 def _why(snapshot: Snapshot, width: int, height: int) -> Iterator[Parts]:
-    """Yield what `e` shows, where a tab leaves room for it."""
-    if snapshot.answer is None or height < LEAST_WHY:
+    """Yield what `e` shows, where a tab leaves room for it: its table, and beside it the rest."""
+    answer = snapshot.answer
+    if answer is None or height < LEAST_WHY:
         return
     yield ()
     yield rule(f"why ({key_for('why')})", width)
-    yield from (((f" {fmt.clip(line, width - 2)}", "dim"),) for line in snapshot.answer.why)
+    of = Headline(kind=answer.limit, title=answer.title, evidence=answer.evidence,
+                  tries=answer.tries, answer=answer)  # fmt: skip
+    room = width - WHY - 2
+    said = [] if room < WHY // 2 else [one for one in why_lines(of) if one not in answer.why]
+    lines = chain.from_iterable(wrapped(fmt.plain(one), room) for one in said)
+    table = (((f" {fmt.clip(line, width - 2)}", "dim"),) for line in answer.why)
+    yield from beside(table, (((line, "dim"),) for line in lines), WHY if said else width)
 
 
 def _on_gpu(snapshot: Snapshot) -> bool:
@@ -317,7 +328,7 @@ def _shown(snapshot: Snapshot) -> tuple[object, ...]:
         *(snapshot.results, _on_gpu(snapshot), snapshot.comparison, snapshot.verdicts),
         *(snapshot.ranks, snapshot.phases, snapshot.straggler, snapshot.hang),
         *(can, _profile_line(snapshot)),
-        snapshot.answer.why if snapshot.answer is not None else (),
+        snapshot.answer,
     )
 
 

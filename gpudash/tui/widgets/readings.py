@@ -9,8 +9,15 @@ from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
-from gpudash.present import axes
-from gpudash.present.axes import TimeView, bins_of, nice_ceiling, range_of
+from gpudash.present.axes import (
+    TimeView,
+    axis_top,
+    bins_of,
+    highest,
+    nice_ceiling,
+    range_of,
+)
+from gpudash.present.axes import cut as cut_to
 from gpudash.present.cells import Parts, bar_of, beside, cell, cut, rule
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
 from gpudash.present.readings import (
@@ -99,18 +106,15 @@ class Activity(TimePanel):
             yield from self._curves(width)
 
     def _curves(self, width: int) -> Iterator[Parts]:
-        half = width // 2
-        match self._drawn:
-            case (one, other) if width >= TWO_COLUMNS:
-                left, right = self._curve(one, half), self._curve(other, width - half)
-                yield from beside(left, right, half)
-            case (one, *_):
-                yield from self._curve(one, width)
+        names = self._drawn[: 1 + (width >= TWO_COLUMNS)]
+        each = width // len(names)
+        first, *others = (self._curve(name, each) for name in names)
+        yield from beside(first, others[0], each) if others else first
 
     def _curve(self, name: str, width: int) -> Iterator[Parts]:
         series, time_range, metric = self._snapshot.series, self.range_in(width), METRICS[name]
-        runs = axes.cut(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
-        top = 100.0 if metric.unit == "%" else axes.axis_top(axes.highest(runs))
+        runs = cut_to(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
+        top = 100.0 if metric.unit == "%" else axis_top(highest(runs))
         yield ((f" {', '.join(filter(None, (metric.label, metric.unit)))}", "dim"),)
         yield from curves((line_of("rate", runs),), top, time_range, LEAST_ROWS, gutter_of(width))
 
@@ -157,14 +161,13 @@ def _of_steps(snapshot: Snapshot) -> list[ShownReading]:
     rate = throughput(snapshot)
     step_ms = step_ms_at(snapshot.steps_per_s)
     values = {rate.name: (rate.unit, rate.now), "step_ms": ("step, ms", step_ms)}
-    shown = []
-    for name, (label, value) in values.items():
+
+    def shown(name: str, label: str, value: float | None) -> ShownReading:
         past = snapshot.series.of(name)
-        known = [one for one in past if fmt.is_measured(one)]
-        text = fmt.significant(value)
-        top = nice_ceiling(max(known, default=0.0))
-        shown.append(ShownReading(metric=name, label=label, value=text, past=past, top=top))
-    return shown
+        text, top = fmt.significant(value), nice_ceiling(max(fmt.measured(past), default=0.0))
+        return ShownReading(metric=name, label=label, value=text, past=past, top=top)
+
+    return [shown(name, *one) for name, one in values.items()]
 
 
 def no_gpu(snapshot: Snapshot) -> str:

@@ -68,38 +68,28 @@ class StepTime(TimePanel):
             return
         parts = parts_of(snapshot)
         rows = height - 1 if height >= 3 else height
-        yield from (self._lines if rows >= LEAST_ROWS else self._plot)(parts, width, rows)
+        yield from self._chart(parts, width, rows)
         if rows < height:
             yield tuple(self._legend(parts, width))
 
-    # ── lines ───────────────────────────────────────────────────────────────────────────
-
-    def _lines(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterable[Parts]:
-        snapshot, series, view = self._snapshot, self._snapshot.series, self.view
-        time_range = self.range_in(width)
-        bins = bins_of(series.at_s, time_range)
-        inks = {part.metric: part.ink for part in parts[:-2]} | {"step_ms": "strong"}
-        lines = tuple(
-            line_of(ink, cut(series.of(name), bins, time_range, series.at_s))
-            for name, ink in inks.items()
-        )
-        now_ms = snapshot.step_ms_p50 if view.end_s is None else None
-        top = top_ms(series, [stretch for _, stretch in bins], snapshot.markers, now_ms)
-        return curves(lines, top, time_range, rows, gutter_of(width), self.marks_in(time_range))
-
-    # ── columns ─────────────────────────────────────────────────────────────────────────
-
-    def _plot(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterator[Parts]:
-        snapshot, series, view = self._snapshot, self._snapshot.series, self.view
-        time_range = self.range_in(width)
+    def _chart(self, parts: tuple[StepPart, ...], width: int, rows: int) -> Iterable[Parts]:
+        """Return lines; in few rows columns."""
+        snapshot, series, time_range = self._snapshot, self._snapshot.series, self.range_in(width)
         bins = bins_of(series.at_s, time_range)
         stretches = [stretch for _, stretch in bins]
-        now_ms = snapshot.step_ms_p50 if view.end_s is None else None
+        now_ms = snapshot.step_ms_p50 if self.view.end_s is None else None
         top = top_ms(series, stretches, snapshot.markers, now_ms)
+        gutter, marks = gutter_of(width), self.marks_in(time_range)
+        if rows >= LEAST_ROWS:
+            inks = {part.metric: part.ink for part in parts[:-2]} | {"step_ms": "strong"}
+            lines = tuple(
+                line_of(ink, cut(series.of(name), bins, time_range, series.at_s))
+                for name, ink in inks.items()
+            )
+            return curves(lines, top, time_range, rows, gutter, marks)
         drawn = columns_of(series, parts, stretches, top, rows)
         columns = {x: column for (x, _), column in zip(bins, drawn, strict=True)}
         steps_ms = fmt.measured(means(series.of("step_ms"), series.at_s, stretches))
-        gutter, marks = gutter_of(width), self.marks_in(time_range)
         is_cut = max(steps_ms, default=0.0) > top
         return column_rows(columns, top, time_range, rows, gutter, marks, is_cut=is_cut)
 
