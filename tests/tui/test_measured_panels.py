@@ -138,11 +138,11 @@ def test_a_high_panel_has_a_line_for_the_step_and_for_each_phase():
 def test_what_it_does_not_show_is_not_painted_again(monkeypatch):
     panel, repainted = StepTime(id="step"), []
     panel.show(run(), LIVE)
-    monkeypatch.setattr(panel, "repaint", lambda: repainted.append(panel))
+    monkeypatch.setattr(panel, "call_later", repainted.append)
     panel.show(run(loss=0.5), LIVE)
     assert repainted == []
     panel.show(run(step_ms_p50=9.0), LIVE)
-    assert repainted == [panel]
+    assert repainted == [panel.repaint]
 
 
 # ── activity ────────────────────────────────────────────────────────────────────────────

@@ -127,7 +127,7 @@ class TimePanel(Panel):
         self._snapshot, self.view = snapshot, view
         before, self._shown = self._shown, (view, *self.shown_of(snapshot))
         if self._shown != before:
-            self.repaint()
+            self.call_later(self.repaint)  # lines take long: a key comes before the next chart
 
     def shown_of(self, snapshot: Snapshot) -> tuple[object, ...]:
         """Return the data that the panel shows of a snapshot."""
