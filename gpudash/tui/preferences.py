@@ -14,20 +14,18 @@ Tab: TypeAlias = Literal["history", "ab", "ranks", "profile", "output", "log"]
 """A tab of the pane."""
 
 
-class Preferences(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's last choices, and how long starts took."""
-
-    theme: str | None = None
-    pane: Tab | None = None
-    starts_s: dict[str, float] = {}
-    """Time of the last start up to the first step, by workload and requested device."""
-
-
 class Appearance(msgspec.Struct, frozen=True, kw_only=True):
     """The user's configuration, which overrides what was saved. None: as in the last run."""
 
     theme: str | None = None
     pane: Tab | None = None
+
+
+class Preferences(Appearance, frozen=True, kw_only=True):
+    """The user's last choices, and how long starts took."""
+
+    starts_s: dict[str, float] = {}
+    """Time of the last start up to the first step, by workload and requested device."""
 
 
 def choices(setting: str) -> Sequence[str]:

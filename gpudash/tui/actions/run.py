@@ -73,11 +73,9 @@ class RunActions(Asking):
             return
 
         def answered(name: str | None) -> None:
-            if name is None:
-                return
-            if name.strip():
+            if name is not None and name.strip():
                 self._record(name.strip())
-            else:
+            elif name is not None:
                 self.notify("a recording needs a file name", severity="error", markup=False)
 
         now = datetime.now()  # noqa: DTZ005  # the user's own clock
