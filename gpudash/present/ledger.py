@@ -148,12 +148,13 @@ def unfolded(rows: Sequence[LedgerRow]) -> int:
     return count if len(rows) > count + 1 else len(rows)  # one more takes the room of its fold
 
 
-def axis_of(rows: Sequence[LedgerRow]) -> Axis:
+def axis_of(rows: Sequence[LedgerRow], shown: ComparisonShown | None) -> Axis:
     """Return the one axis of the ledger and of the intervals of the A/B below it.
 
-    It stands still while an A/B runs, as the answer does: only the verdict is a row's.
+    It stands still while an A/B closes in, as the answer does: of its intervals the first counts.
     """
-    return shared_axis(end for row in rows for end in row.ends)
+    first = shown.history[:1] if shown is not None and not shown.is_over else ()
+    return shared_axis(end for ends in (*(row.ends for row in rows), *first) for end in ends)
 
 
 def legend(rows: Sequence[LedgerRow], unit: str) -> Iterator[str]:

@@ -87,11 +87,10 @@ class LeverPanel(Panel):
         self, levers: Sequence[LeverRow], snapshot: Snapshot, why_not: str | None = None
     ) -> None:
         rows, unit = ledger(levers, snapshot, self._ledger), rate_unit(snapshot.results)
-        now = rows, unit, why_not
-        if now != (self._ledger, self._unit, self._why_not):
+        now = rows, unit, why_not, axis_of(rows, snapshot.comparison)
+        if now != (self._ledger, self._unit, self._why_not, self._axis):
             before = self.chosen
-            self._ledger, self._unit, self._why_not = now
-            self._axis = axis_of(rows)
+            self._ledger, self._unit, self._why_not, self._axis = now
             names = [one.row.lever.name for one in rows]
             if not self._moved:
                 self._cursor = 0
