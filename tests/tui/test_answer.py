@@ -13,7 +13,7 @@ from gpudash.diagnosis.causes.cause import Limit
 from gpudash.diagnosis.headline import Headline
 from gpudash.diagnosis.lanes import lane
 from gpudash.present.cells import width_of
-from gpudash.protocol.answer import Part
+from gpudash.protocol.answer import Gain, Part, Try
 from gpudash.protocol.readings import HostReading, Job, OtherJobs
 from gpudash.snapshot import Marker, RankRow, Snapshot
 from gpudash.tui.widgets.answer import LIMIT_INKS, AnswerStrip, printed, spread, start_stages
@@ -225,6 +225,10 @@ def test_on_a_machine_too_busy_for_proof_that_is_said_behind_the_proposal(width)
     assert any(f"{take}: until they end, the A/B has a wide interval" in row for row in rows)
     rows = shown(during, 70, before=ask(cpu_step()))
     assert rows[2].rstrip().endswith("other jobs take 1.2 of 2 cores")  # the reason, whole
+    proven = Try("num_workers", "4", "", "0", Gain(20.9, 30.0, how="measured"))
+    found = changed(ask(named), tries=(proven,))
+    rows = shown(named, width, headline=found)  # `x` sets it at once
+    assert "SET num_workers 0 → 4   +21 to +30 %   proven here  " in rows[2]
     ranks = changed(named, ranks=(RankRow(rank=0), RankRow(rank=1)))
     rows = shown(ranks, width)
     assert "   too few cores" in rows[2]

@@ -186,11 +186,10 @@ class AnswerStrip(Panel):
         change = fmt.plain(f"{first.lever} {first.before} → {first.value}")
         takes = f"about {first.takes_s} s" if first.takes_s is not None else ""
         rest = [one for one in (takes, "undone afterwards") if one]
-        key, told = key_for("try_it"), f"TRY {change}"
-        if first.gain.measured:
-            told, rest = f"SET {change}", ["proven here"]
-        key = f" {key} "
-        gain, caution = f"   {first.gain.label}", self._shown.caution
+        told, caution = f"TRY {change}", self._shown.caution
+        if first.gain.measured:  # it is set at once
+            told, caution, rest = f"SET {change}", "", ["proven here"]
+        key, gain = f" {key_for('try_it')} ", f"   {first.gain.label}"
         least = _caution(caution, 0)
         if cell_len(key + told + gain + least) + 4 * bool(least) >= width:
             gain = ""  # the ledger has it
