@@ -78,7 +78,7 @@ class AnswerStrip(Panel):
     _took = ""
     _rates: tuple[str, ...] = ()
     _left = ""
-    _can_end = True
+    _can_try = True
     _lane_count = 0
 
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
@@ -97,7 +97,7 @@ class AnswerStrip(Panel):
         if now != self._now:
             self._now = now
             self._shown, self._stages, self._meanwhile, self._took = now[:4]
-            self._rates, self._can_end, self._left = now[4:]
+            self._rates, self._can_try, self._left = now[4:]
             self._lane_count = len(shown.lanes) if shown.step_ms else self._lane_count
             self.repaint()
 
@@ -168,7 +168,7 @@ class AnswerStrip(Panel):
         shown, first = self._shown, self._shown.first
         if shown.kind == "comparing":
             ends: Parts = (((f"{key_for('compare')} ", "key"), ("ends it   ", "text"))
-                           if self._can_end else ())  # fmt: skip
+                           if self._can_try else ())  # fmt: skip
             takes = f"{self._left}   " if self._left else ""
             room = max(width - width_of(ends) - cell_len(takes), 0)
             caution = fmt.clip(_caution(shown.caution, room), room)
@@ -216,7 +216,8 @@ class AnswerStrip(Panel):
 
     def _nothing(self) -> str:
         shown = self._shown
-        if shown.kind in ("ended", "silent", "paused", "profiling", "switching", "measuring"):
+        passing = ("ended", "silent", "paused", "profiling", "switching", "measuring")
+        if shown.kind in passing or not self._can_try:
             return ""
         names = ", ".join(dict.fromkeys(fmt.plain(one.lever) for one in shown.tries))
         untried = f"; untried: {names}" if names else ""
