@@ -42,8 +42,8 @@ class Asking(ContainedApp):
         dialog = AskKey(question, {"y": yes, "n": no}, no)
         self._open(dialog, lambda key: agreed() if key == "y" else None)
 
-    def _ask_and_notify(self, request: Callable[[], str]) -> bool:
-        return self._ask(lambda: self.notify(request(), markup=False))
+    def _ask_and_notify(self, request: Callable[[], str]) -> None:
+        self._ask(lambda: self.notify(request(), markup=False))
 
     def _refuse(self, error: Exception) -> None:
         self.notify(str(error), severity="error", markup=False)

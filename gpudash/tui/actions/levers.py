@@ -147,12 +147,18 @@ class LeverActions(Asking):
             self._open(AskKey(question, answers, "tunes nothing"), answered)
 
     def _tune(self, *, numerics: bool) -> None:
-        if self._ask_and_notify(lambda: self.control.ab.tune(numerics=numerics)):
-            self.main_screen.open_tab("ab")
+        ab = self.control.ab
+        self._begin(lambda: self.notify(ab.tune(numerics=numerics), markup=False))
 
     def _compare(self, name: str, value: str) -> None:
-        if self._ask(lambda: self.control.ab.compare(name, value)):
+        self._begin(lambda: self.control.ab.compare(name, value))
+
+    def _begin(self, request: Callable[[], None]) -> None:
+        def begin() -> None:
+            request()
             self.main_screen.open_tab("ab")
+
+        self._ask(begin)
 
     def action_keep(self) -> None:
         """Keep the A/B's second value; end a running one that is sure."""
