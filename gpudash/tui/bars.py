@@ -120,8 +120,13 @@ def status(
         ends = f"{fmt.plain(snapshot.workload)} is ending"
         leaves = f"; {key_for('leave')} again leaves it"
         return (Cell(parts=((ends, "busy"), (leaves, "busy"))),)
-    now = "" if profile and snapshot.doing == "profile" else snapshot.status
-    sentence = " ".join(fmt.plain(" – ".join(filter(None, (now, snapshot.notice)))).split())
+    now, compared = snapshot.status, snapshot.comparison
+    said = (
+        "" if profile and snapshot.doing == "profile" else now,
+        # the ledger and the A/B's tab have a verdict
+        "" if compared is not None and snapshot.notice == compared.verdict else snapshot.notice,
+    )
+    sentence = " ".join(fmt.plain(" – ".join(filter(None, said))).split())
     hint = ""
     if snapshot.state in ENDED:
         sentence = sentence.rstrip(". ")

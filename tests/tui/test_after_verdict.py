@@ -22,6 +22,11 @@ async def d(d):
     return d
 
 
+async def test_a_verdict_is_said_once(d):
+    await d.show(changed(CONCLUDED, notice=VERDICT))
+    assert d.text().count(VERDICT) == 1
+
+
 async def test_a_verdict_offers_both_values_and_a_key_sets_one(d):
     offer = {"off": "  ⏎ sets off  ", "on": "  o back to on  "}
     assert all(offered in d.lines()[-1] for offered in ("m more pairs", "S new starts", "Y card"))

@@ -150,6 +150,13 @@ def test_intervals_close_in_down_to_the_newest():
     assert lines[0].strip() == "so far pipelined=off +6.0 % [+5.0, +8.0]"
 
 
+def test_the_figures_of_both_sides_stand_below_each_other():
+    shown = compared(9, a="8", b="16", steps_per_s=(1.339, 0.5025))
+    sides = [row for row in text_of(comparison_rows(shown, 118, 8)) if "steps/s" in row]
+    assert len(sides) == 2
+    assert len({row.index(" steps/s") for row in sides}) == 1
+
+
 def test_the_bars_of_both_sides_are_their_rates_on_one_scale_in_their_hues():
     *_, a, b, _ = comparison_rows(compared(9), 118, 8)
     bars = [row[-1] for row in (a, b)]

@@ -180,7 +180,7 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
     for before, values, unit in figures(shown):
         texts = [_figure(value) for value in values]
         longest = max(map(len, texts))
-        columns.append([f"{before} {text:>{longest}} {unit}".lstrip() for text in texts])
+        columns.append([f"{before} {text:>{longest}} {unit}".removeprefix(" ") for text in texts])
     if not columns:
         return []
     rates = [rate or 0.0 for rate in shown.rates]

@@ -18,6 +18,7 @@ from gpudash.present.cells import (
     cut,
     exactly,
     first_in_sight,
+    fitted,
     following,
     value_in,
     whole,
@@ -339,5 +340,5 @@ def _shortened(text: str, width: int, rows: int) -> list[str]:
         return lines
     ends = [match.start() + 1 for match in re.finditer(r"\. ", text)]
     shorter = (_wrap(text[:end], width) for end in reversed(ends))
-    cut_off = [*lines[: rows - 1], f"{cut(lines[rows - 1], max(width - 2, 0)).rstrip('…')}…"]
+    cut_off = [*lines[: rows - 1], fitted(f"{lines[rows - 1]} …", max(width - 1, 0)).rstrip()]
     return next((clauses for clauses in shorter if len(clauses) <= rows), cut_off)
