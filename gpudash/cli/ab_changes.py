@@ -168,7 +168,7 @@ class ComparingChanges:
         """Return why there are not more starts, unless they are enough."""
         while self._failed is None and not self._is_over():
             try:
-                self._add(rounds.next(seed=len(self._found.measured)))
+                self._add(rounds.next(len(self._found.measured), self._found.measuring_s))
             except NoResultError as error:
                 self._failed = error
             if rounds.why_apart != self._found.why_apart:

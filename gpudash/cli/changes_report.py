@@ -8,13 +8,20 @@ from msgspec.structs import asdict, replace
 from gpudash.cli.ab_report import ComparisonReport, StartReport, report_of, write_card
 from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.ab import contention, sides_of
-from gpudash.compare.alternation import Unit, cost_ms, unit_of
+from gpudash.compare.alternation import Unit, cost_ms, noise, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.counted import CountChange, PhaseLoss, changes, phase_lost
 from gpudash.compare.experiment import MIN_STEPS, RUN_S
 from gpudash.compare.losses import LossesFound, compare_losses, sentence
 from gpudash.compare.paired_t import Estimate, effect, estimate
-from gpudash.compare.rounds import CONFIDENCE, StartCosts, is_decided, over_rounds, verdict
+from gpudash.compare.rounds import (
+    CONFIDENCE,
+    StartCosts,
+    is_decided,
+    measuring_s,
+    over_rounds,
+    verdict,
+)
 from gpudash.format import change, count, figure, starts
 from gpudash.metrics import phases_ms
 from gpudash.protocol.session import ComparisonShown
@@ -64,9 +71,18 @@ class ChangeFindings:
         unit = self.unit
         assert unit is not None
         return [
-            StartCosts((cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)), one.seconds)
+            StartCosts(
+                (cost_ms(one.blocks[0], unit), cost_ms(one.blocks[1], unit)),
+                one.seconds,
+                one.measured_s,
+                noise(*one.blocks, unit),
+            )
             for one in self.measured
         ]
+
+    def measuring_s(self, start_s: float) -> float:
+        """Return for how long to measure after a start that took so long."""
+        return start_s if self.fixed else measuring_s(self.rounds, start_s)
 
     @property
     def estimate(self) -> Estimate:

@@ -70,6 +70,8 @@ class MeasuredRound(NamedTuple):
     """What the steps of each had in the first start, or why that is not known."""
     disturbed: int = 0
     """Blocks beside others' work, of both, that are left out."""
+    measured_s: float = 0.0
+    """Of its seconds, of one side or both at once."""
 
 
 class NoResultError(Exception):
@@ -174,8 +176,12 @@ class Rounds:
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
 
-    def next(self, seed: int) -> MeasuredRound:
-        """Raise NoResultError, or WorkerError if a command cannot start."""
+    def next(self, seed: int, lasts_s: Callable[[float], float] = float) -> MeasuredRound:
+        """Measure for `lasts_s` of what the start took.
+
+        Raise NoResultError, or WorkerError if a command cannot start.
+        """
+        self._lasts_s = lasts_s
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
         with TemporaryDirectory(prefix="gpudash-") as folder:
@@ -213,8 +219,8 @@ class Rounds:
                     return None
                 self._is_tried = True
             turns.begin()
-            self._measure(ready_s - start_s)
-            found = self._found(sides, began_s)
+            measured_s = self._measure(ready_s - start_s)
+            found = self._found(sides, began_s, measured_s)
             return found._replace(counts=self._count(folder))
 
     def _why_loud(self, sides: tuple[SideBlocks, SideBlocks]) -> str:
@@ -225,23 +231,25 @@ class Rounds:
         return ""
 
     def _in_turns(self, seed: int, folder: Path) -> MeasuredRound:
-        began_s, sides = time.monotonic(), alone()
+        began_s, sides, measured_s = time.monotonic(), alone(), 0.0
         snapshots = [Snapshot(), Snapshot()]
         for which in (0, 1) if seed % 2 == 0 else (1, 0):
             start_s, side = time.monotonic(), sides[which]
             with self._started() as start:
                 start(which, side, folder)
                 self._until(lambda side=side: len(side.blocks) > 0)  # type: ignore[misc]
-                self._measure(time.monotonic() - start_s)
+                measured_s += self._measure(time.monotonic() - start_s) / 2
                 snapshots[which] = self._running[0].snapshot
                 counting_s = time.monotonic()
                 counts = self._count(folder)
                 began_s += time.monotonic() - counting_s
-        return self._found(sides, began_s)._replace(
+        return self._found(sides, began_s, measured_s)._replace(
             snapshots=(snapshots[0], snapshots[1]), counts=counts
         )
 
-    def _found(self, sides: tuple[SideBlocks, SideBlocks], began_s: float) -> MeasuredRound:
+    def _found(
+        self, sides: tuple[SideBlocks, SideBlocks], began_s: float, measured_s: float
+    ) -> MeasuredRound:
         (a, b), running = sides, self._running
         pairs = [*zip(a.blocks, b.blocks, strict=False)]
         kept = undisturbed(pairs)
@@ -249,6 +257,7 @@ class Rounds:
         return MeasuredRound(
             seconds=time.monotonic() - began_s,
             blocks=(of_a, of_b),
+            measured_s=measured_s,
             disturbed=2 * (len(pairs) - len(kept)),
             losses=(a.losses, b.losses),
             snapshots=(running[0].snapshot, running[-1].snapshot) if running else (Snapshot(),) * 2,
@@ -315,17 +324,25 @@ class Rounds:
         while not is_known():
             self._wait()
 
-    def _measure(self, lasts_s: float) -> None:
-        """Measure for as long as the start took: `compare/rounds.py` says why."""
-        until_s, pairs = time.monotonic() + lasts_s, self._arguments.pairs
+    def _measure(self, start_s: float) -> float:
+        """Measure for as long as is best after such a start, and longer for the first losses.
+
+        Return how long that was.
+        """
+        began_s, pairs = time.monotonic(), self._arguments.pairs
+        least_s = self._lasts_s(start_s)
 
         def is_known() -> bool:
             fewest = self._fewest_blocks()
             if fewest < (pairs or FEWEST_BLOCKS):
                 return fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running)
-            return fewest >= (pairs or MOST_PAIRS) or time.monotonic() >= until_s
+            lasted_s = time.monotonic() - began_s
+            has_losses = all(one.side.has_losses for one in self._running)
+            is_enough = lasted_s >= (least_s if has_losses else start_s)
+            return fewest >= (pairs or MOST_PAIRS) or is_enough
 
         self._until(is_known)
+        return time.monotonic() - began_s
 
     def _fewest_blocks(self) -> int:
         return min(len(one.side.blocks) for one in self._running)

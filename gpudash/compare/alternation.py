@@ -6,12 +6,13 @@ clocks, other load) is the same for both, as between two values of a lever in on
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from statistics import variance
 from typing import Literal, TypeAlias
 
 from gpudash.compare.blocks import MeasuredBlock, Outcome
 from gpudash.compare.experiment import Experiment, block_of
 from gpudash.compare.losses import MOST_STEPS
-from gpudash.compare.paired_t import block_order
+from gpudash.compare.paired_t import block_order, log_ratio
 from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import GpuReading, HostReading, Reading
@@ -205,6 +206,13 @@ def cost_ms(blocks: Sequence[MeasuredBlock], unit: Unit) -> float:
     mean = geometric(one.busy_s * 1e3 / _number(one, unit) for one in blocks)
     assert mean is not None, "there are blocks"
     return mean
+
+
+def noise(a: Sequence[MeasuredBlock], b: Sequence[MeasuredBlock], unit: Unit) -> float:
+    """Return the variance of the logarithm of the ratio of costs, from pairs of blocks."""
+    pairs = zip(a, b, strict=True)
+    logs = [log_ratio(cost_ms([of_a], unit), cost_ms([of_b], unit)) for of_a, of_b in pairs]
+    return variance(logs) / len(logs) if len(logs) > 1 else 0.0
 
 
 def _number(block: MeasuredBlock, unit: Unit) -> int:

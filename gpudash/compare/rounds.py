@@ -3,15 +3,15 @@
 A start has a pace of its own, so its blocks count together as one (`starts.py`). The starts go on
 until the change is known: the interval holds at every look.
 
-How long a round's blocks last is decided without knowing a spread: about as long as its start took.
-Rounds that take S + B seconds and have a variance of s + w / B, that of starts and that of blocks,
-need at most twice the time of the best B then: 2 (S s + w) is at most 2 (√(S s) + √w)².
+Rounds that take S + B seconds, for the start and the blocks, have a variance of s + w / B, that of
+starts and that of blocks. The best B is √(S w / s). The first rounds do not know it and take B = S,
+which needs at most twice the time: 2 (S s + w) is at most 2 (√(S s) + √w)².
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import fsum
-from statistics import stdev
+from math import fsum, sqrt
+from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
 from gpudash import format as fmt
@@ -30,6 +30,8 @@ CONFIDENCE = 0.99
 EFFECTS = (1.0, 4.0)
 """As in `sequential.py`. From 0.3 to 30 spreads of a round no other choice ends more than a round
 or 3 % earlier; for (1.0,) and (2.0,) a large change takes six and five rounds."""
+KNOW_SPREAD = 2
+"""Rounds after which it is first guessed."""
 FEWEST_ROUNDS = 4
 """With fewer the interval has no ends."""
 
@@ -44,6 +46,20 @@ class StartCosts(NamedTuple):
     """Of A and B: the geometric mean over a side's blocks, in ms a sample or step."""
     seconds: float
     """What it took in all, the starts included."""
+    measured_s: float = 0.0
+    """Of them, for its blocks."""
+    noise: float = 0.0
+    """Variance of the logarithm of its ratio, as its blocks alone explain it."""
+
+
+def measuring_s(rounds: Sequence[StartCosts], start_s: float) -> float:
+    """Return for how long to measure after a start that took so long."""
+    if len(rounds) < KNOW_SPREAD:
+        return start_s
+    noise = fmean(one.noise for one in rounds)
+    of_starts = max(variance(log_ratio(*one.costs) for one in rounds) - noise, noise)
+    of_blocks = fmean(one.noise * one.measured_s for one in rounds)
+    return min(start_s, sqrt(start_s * of_blocks / of_starts)) if of_starts else start_s
 
 
 def over_rounds(rounds: Sequence[StartCosts]) -> Estimate:

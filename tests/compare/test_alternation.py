@@ -5,7 +5,7 @@ import math
 import pytest
 from msgspec.structs import replace
 
-from gpudash.compare.alternation import Turns, alternating, cost_ms, undisturbed, unit_of
+from gpudash.compare.alternation import Turns, alternating, cost_ms, noise, undisturbed, unit_of
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, Refused
@@ -144,3 +144,9 @@ def test_all_blocks_count_on_a_machine_that_is_never_idle():
     beside = replace(BLOCK, others_pct=40.0)
     pairs = [(BLOCK, BLOCK), (beside, beside), (beside, BLOCK)]
     assert undisturbed(pairs) == pairs
+
+
+def test_the_noise_of_blocks_is_that_of_their_ratios():
+    drifting = [replace(BLOCK, busy_s=one) for one in (1.0, 2.0, 4.0)]
+    assert noise(drifting, drifting, "sample") == 0.0  # both sides share a drift
+    assert noise(drifting[:2], [BLOCK, BLOCK], "sample") == pytest.approx(math.log(2) ** 2 / 4)

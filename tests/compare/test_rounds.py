@@ -10,6 +10,7 @@ from gpudash.compare.rounds import (
     FEWEST_ROUNDS,
     StartCosts,
     is_decided,
+    measuring_s,
     of_budget,
     over_rounds,
     rounds_within,
@@ -107,3 +108,27 @@ def test_a_budget_that_cannot_suffice_is_said_after_the_first_round():
         "3:20 hardly suffices: a start of each took 70 s, "
         "and a change is known after 4 of each at the earliest"
     )
+
+
+def measured(ratios, noise):
+    return [StartCosts((one, 1.0), 20.0, measured_s=10.0, noise=noise) for one in ratios]
+
+
+def test_the_first_starts_are_measured_for_as_long_as_they_took():
+    assert measuring_s([], 10.0) == measuring_s(measured([1.05], 1e-6), 10.0) == 10.0
+
+
+def test_where_starts_differ_more_than_blocks_more_starts_are_worth_more_than_longer_ones():
+    ratios = [1.05, 0.95, 1.05, 0.95]  # a variance of 0.0033
+    shorter = measuring_s(measured(ratios, 1e-5), 10.0)
+    assert shorter == pytest.approx(10.0 * math.sqrt(1e-5 / 0.0033), rel=0.05)
+    assert measuring_s(measured(ratios, 1e-6), 10.0) < shorter
+
+
+@pytest.mark.parametrize("noise", [0.0033, 0.1])
+def test_where_blocks_explain_how_starts_differ_none_is_shorter(noise):
+    assert measuring_s(measured([1.05, 0.95, 1.05, 0.95], noise), 10.0) == 10.0
+
+
+def test_starts_without_any_spread_are_not_shorter():
+    assert measuring_s(measured([1.0, 1.0, 1.0], 0.0), 10.0) == 10.0
