@@ -320,8 +320,7 @@ def test_samples_are_averaged_and_what_was_not_measured_stays_empty(run):
 
 def test_a_mean_that_reaches_back_into_other_settings_is_in_no_row_of_the_new_ones(run):
     """Samples as a sampler sends them: five a second, activity read once a second."""
-    items = [run.start(), *run.steps(60)]  # for 3 s
-    items += [run.change(pipelined="on"), *run.steps(60)]
+    items = [run.start(), *run.steps(60), run.change(pipelined="on"), *run.steps(60)]  # 3 s each
     for tick in range(1, 30):
         at_s = tick / 5
         slow_s = max(at_s - 0.4, 0.0) // 1 + 0.4  # read at 0.4, 1.4, 2.4 …
