@@ -141,7 +141,8 @@ def _meanwhile(snapshot: Snapshot) -> tuple[str, str] | None:
             return "comparing", f"slowing one part of the step after another, {rounds}"
         case "training" if shown is not None and not shown.is_over:
             question = f"{shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
-            return "comparing", f"an A/B is running: {question}"
+            what = "a tune is running" if shown.doing else f"an A/B is running: {question}"
+            return "comparing", what
     return None
 
 
