@@ -43,6 +43,7 @@ async def test_capital_t_asks_about_other_numbers_and_tunes_with_joules_where_an
 
 @showing(tuned(RUNNING), notifications=True)
 async def test_a_ends_a_running_tune_and_keys_of_its_tab_say_what_follows(d):
+    assert "a tune is running" in d.text()
     await d.press("T")
     assert d.engine.calls_of("conduct") == []  # the first one runs
     await d.press("a")
