@@ -1,8 +1,13 @@
 """Files that hold what a test has to see: `GPUDASH_WRITE_SCREENS=1` writes them anew."""
 
 import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
+
+import pytest
+
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]\d+)?")
 
 
 def lined(lines: Iterable[str]) -> str:
@@ -15,3 +20,11 @@ def golden(path: Path, seen: str) -> str:
         path.parent.mkdir(exist_ok=True)
         path.write_text(seen)
     return path.read_text()
+
+
+def says(path: Path, seen: str) -> bool:
+    """Return whether the file says the same: a sum's last digit differs from Python to Python."""
+    wanted = golden(path, seen)
+    numbers = [[float(one) for one in NUMBER.findall(text)] for text in (seen, wanted)]
+    assert NUMBER.sub("#", seen) == NUMBER.sub("#", wanted)
+    return numbers[0] == pytest.approx(numbers[1], rel=2e-3)
