@@ -47,8 +47,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
     """Tell `before`, the last answer of this training, while another one is being found."""
     found = snapshot.answer
-    interrupted = interruption(snapshot)
-    if interrupted is not None:
+    if (interrupted := interruption(snapshot)) is not None:
         return interrupted
     ended = snapshot.state in ENDED
     if found is None and before is not None and not ended:
@@ -93,8 +92,7 @@ def interruption(snapshot: Snapshot) -> Headline | None:
         return _silent(snapshot, hangs.title(hang), hangs.clauses(hang))
     if snapshot.state in ("starting", "training") and not snapshot.total_steps:
         return Headline(kind="starting", title="starting")
-    going_on = _meanwhile(snapshot)
-    if going_on is not None:
+    if (going_on := _meanwhile(snapshot)) is not None:
         caution = caution_in_ab(snapshot) if going_on[0] == "comparing" else ""
         return _holding(snapshot.answer, *going_on, caution)
     if snapshot.state == "training" and silence(snapshot):
@@ -140,9 +138,8 @@ def _meanwhile(snapshot: Snapshot) -> tuple[str, str] | None:
             rounds = f"round {slowing.rounds + 1}"
             return "comparing", f"slowing one part of the step after another, {rounds}"
         case "training" if shown is not None and not shown.is_over:
-            question = f"{shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
-            what = "a tune is running" if shown.doing else f"an A/B is running: {question}"
-            return "comparing", what
+            ab = f"an A/B is running: {shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
+            return "comparing", "a tune is running" if shown.doing else ab
     return None
 
 

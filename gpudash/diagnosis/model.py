@@ -75,8 +75,7 @@ class Model(NamedTuple):
 
 def model_of(step: RecentStep, *, waits: bool | None = None) -> Model | None:
     """None if too little is measured; `waits` is None if only a profile shows it."""
-    times = _without_host(step)
-    if times is None:
+    if (times := _without_host(step)) is None:
         return None
     works_ms = times.copy + times.communication + times.device
     return Model(tuple(_scenarios(step, times, works_ms, waits=waits)), works_ms)
