@@ -77,6 +77,8 @@ def test_a_cpu_that_computes_longer_than_it_waits_for_data_is_told_of_both_and_o
     found = ask(measured(device=CPU, data_ms=4.0, chosen={"num_workers": "0"}))
     assert (found.kind, "num_workers" in names(found)) == ("cpu", True)
     assert found.evidence[1].startswith("then: input-bound, the training waits for data 4.00 of")
+    little = measured(device=CPU, core_wait_pct=14.0, no_core_pct=14.0, data_ms=0.9, device_ms=7.0)
+    assert not any(one.startswith("then: ") for one in ask(little).evidence)  # a tenth is needed
 
 
 def test_what_makes_the_device_work_less_acts_on_a_host_that_may_wait_for_it():

@@ -377,7 +377,11 @@ def evidence(cause: Cause, now: Measured, known: tuple[Cause, ...] = ()) -> tupl
     )
     beside = (clause for one in others for clause in one.beside)
     said = [*filter(None, told((*cause.limit.clauses, *beside), now, cause.told_pct))]
-    rest = 1.0 if now.model is None else 1 - CORE.ms(now.model.scenarios[0]) / now.model.step_ms
+    rest = (
+        1 - CORE.ms(model.scenarios[0]) / model.step_ms
+        if (model := now.model) is not None and cause.limit.is_outside
+        else 1.0
+    )
     within = (
         one
         for one in known
