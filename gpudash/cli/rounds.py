@@ -357,11 +357,12 @@ class Rounds:
             raise NoResultError(Exit.DONE)
         fewest = self._fewest_blocks()
         for one in self._running:
-            if one.side.failure is not None and not one.has_ended:
+            has_ended = one.session.wait(PATIENCE_S if one.side.is_cut else 0)
+            if one.side.failure is not None and not has_ended:
                 raise _SideError(one, one.side.failure)
             if one.hangs:
                 raise _SideError(one, f"no step has ended for {PATIENCE_S:.0f} s")
-            if one.has_ended and fewest < FEWEST_BLOCKS:
+            if has_ended and fewest < FEWEST_BLOCKS:
                 raise _SideError(one, one.why_too_short)
 
     def take(self, number: int, frame: object) -> None:
