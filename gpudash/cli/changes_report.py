@@ -141,7 +141,7 @@ class ChangeFindings:
         if self.unit != "step":
             clauses.append(f"compared by {COUNTED[self.unit or 'step']}")
         if self.disturbed:
-            clauses.append(f"{count(self.disturbed)} blocks beside other jobs left out")
+            clauses.append(f"{count(self.disturbed)} blocks beside other jobs on the GPU left out")
         return "; ".join(clauses) + contention(self.core_wait_pct)
 
     @property
@@ -194,7 +194,7 @@ class ChangeReport(ComparisonReport, frozen=True, kw_only=True):
     compared_by: str
     """What a cost is of: `token`, `sample` or `step`."""
     disturbed_blocks: int
-    """Of both, beside others' work: left out."""
+    """Of both, beside others' work on the GPU: left out."""
     why_apart: str
     """Why both were not measured at the same time; empty if they were."""
     counts: tuple[CountChange, ...] | None

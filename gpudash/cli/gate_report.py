@@ -88,7 +88,7 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     starts: int
     """Of each."""
     disturbed_blocks: int
-    """Of both, beside others' work: left out."""
+    """Of both, beside others' work on the GPU: left out."""
     seconds: float
     more_s: float | None = None
     """What a decision would still take."""

@@ -187,7 +187,7 @@ def alone() -> tuple[SideBlocks, SideBlocks]:
 def undisturbed(
     pairs: Sequence[tuple[MeasuredBlock, MeasuredBlock]],
 ) -> Sequence[tuple[MeasuredBlock, MeasuredBlock]]:
-    """Leave out pairs beside others' work, but not all: some machines are never idle."""
+    """Leave out pairs beside others' work on the GPU, but not all: some are never idle."""
     quiet = [pair for pair in pairs if not any(one.is_disturbed for one in pair)]
     return quiet if len(quiet) >= FEWEST_BLOCKS else pairs
 

@@ -59,9 +59,11 @@ class MeasuredBlock(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether others had its cores or its GPU."""
-        lost_pct = max(self.of("core_wait_pct") or 0.0, self.others_pct or 0.0)
-        return lost_pct >= CORE_WAIT_WARNS_PCT
+        """Whether others were at work on its GPU.
+
+        Waits for cores are no reason to leave a block out: a change may itself make them longer.
+        """
+        return (self.others_pct or 0.0) >= CORE_WAIT_WARNS_PCT
 
     def of(self, metric: str) -> float | None:
         match metric:

@@ -188,7 +188,7 @@ def test_what_differs_in_a_step_stands_below_the_verdict():
 
 def test_the_verdict_says_how_many_blocks_others_have_disturbed():
     some = found(*SIX[1:], SIX[0]._replace(disturbed=4))
-    assert "; 4 blocks beside other jobs left out" in some.verdict
+    assert "; 4 blocks beside other jobs on the GPU left out" in some.verdict
     assert document(some).disturbed_blocks == 4
     assert "left out" not in found(*SIX).verdict
 

@@ -133,11 +133,12 @@ def test_nothing_is_compared_if_one_side_alone_knows_its_samples():
     assert unit_of([BLOCK], [replace(BLOCK, samples=None)]) is None
 
 
-@pytest.mark.parametrize("of_others", [{"values": {"core_wait_pct": 40.0}}, {"others_pct": 40.0}])
-def test_a_pair_with_a_block_beside_others_work_is_left_out(of_others):
-    beside = replace(BLOCK, **of_others)
-    quiet = (BLOCK, BLOCK)
+def test_a_pair_with_a_block_beside_others_work_is_left_out_and_none_that_waits_for_cores():
+    """The change may be what makes it wait."""
+    beside, quiet = replace(BLOCK, others_pct=40.0), (BLOCK, BLOCK)
     assert undisturbed([quiet, (beside, BLOCK), quiet, (BLOCK, beside)]) == [quiet, quiet]
+    waits = (BLOCK, replace(BLOCK, values={"core_wait_pct": 40.0}))
+    assert undisturbed([quiet, waits, quiet]) == [quiet, waits, quiet]
 
 
 def test_all_blocks_count_on_a_machine_that_is_never_idle():
