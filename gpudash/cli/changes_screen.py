@@ -3,7 +3,7 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
@@ -154,11 +154,12 @@ class ChangesScreen:
 
     def _so_far(self) -> ComparisonShown:
         found = self._found
+        a, b = told_apart(found.a, found.b)
         if found.measured and not found.why_not:
-            return replace(found.shown(), verdict=None)
+            return replace(found.shown(), a=a, b=b, verdict=None)
         nothing: dict[str, Any] = dict.fromkeys(("change", "low", "high", "verdict", "failure"))
         return ComparisonShown(
-            lever=found.lever, a=found.a, b=found.b, pairs=0, planned_pairs=0, history=(), **nothing
+            lever=found.lever, a=a, b=b, pairs=0, planned_pairs=0, history=(), **nothing
         )
 
     def _with(self, running: Sequence[Started]) -> ComparisonShown:
@@ -224,3 +225,17 @@ def _blocks(of: Started) -> Iterator[BlockShown]:
             end_s=None if end_s is None else end_s - of.began_s,
             side="b" if of.which else "a",
         )
+
+
+def told_apart(a: str, b: str) -> tuple[str, str]:
+    """Leave out the words with which both begin, but for the last of them: the others need room."""
+    shared = [
+        one
+        for one, _ in takewhile(
+            lambda both: both[0] == both[1], zip(a.split(" "), b.split(" "), strict=False)
+        )
+    ]
+    if not shared:
+        return a, b
+    last, left = shared[-1].rsplit("/")[-1], len(" ".join(shared))
+    return last + a[left:], last + b[left:]

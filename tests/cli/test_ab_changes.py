@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from gpudash.cli.changes_report import ChangeFindings, ChangeReport, document, lines
+from gpudash.cli.changes_screen import told_apart
 from gpudash.cli.main import main
 from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.blocks import MeasuredBlock
@@ -191,6 +192,13 @@ def test_the_verdict_says_how_many_blocks_others_have_disturbed():
     assert "; 4 blocks beside other jobs on the GPU left out" in some.verdict
     assert document(some).disturbed_blocks == 4
     assert "left out" not in found(*SIX).verdict
+
+
+def test_the_screen_has_room_for_that_by_which_commands_differ():
+    long = "/opt/env/bin/python /home/me/train.py"
+    assert told_apart(long, f"{long} --fused") == ("train.py", "train.py --fused")
+    assert told_apart("train.py --lr 1", "train.py --lr 2") == ("--lr 1", "--lr 2")
+    assert told_apart("feature/x", "other/x") == ("feature/x", "other/x")
 
 
 def test_a_larger_batch_that_takes_longer_is_compared_by_samples():
