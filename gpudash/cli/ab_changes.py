@@ -151,7 +151,7 @@ class ComparingChanges:
         if screen is not None:
             self._say, show = screen.say, screen.show
         self._announce()
-        rounds = Rounds(asked, arguments, until_s, show)
+        rounds = Rounds(asked, arguments, until_s, show, found.measuring_s)
         with heeding(rounds.take):
             if screen is None:
                 self._compare(rounds)
@@ -168,7 +168,7 @@ class ComparingChanges:
         """Return why there are not more starts, unless they are enough."""
         while self._failed is None and not self._is_over():
             try:
-                self._add(rounds.next(len(self._found.measured), self._found.measuring_s))
+                self._add(rounds.next(seed=len(self._found.measured)))
             except NoResultError as error:
                 self._failed = error
             if rounds.why_apart != self._found.why_apart:

@@ -133,8 +133,8 @@ class Started:
 
     @property
     def why_too_short(self) -> str:
-        why, code = self.training.outcome(self.session.failure)
-        if code is not None or not self.snapshot.total_steps:
+        job, (why, code) = self.training.job, self.training.outcome(self.session.failure)
+        if code is not None or job is None or not job.started:
             return why
         return "it ended before it was measured; valid: a command that trains for a minute or more"
 
@@ -164,10 +164,14 @@ class Rounds:
         arguments: argparse.Namespace,
         until_s: float,
         show: Callable[[Sequence[Started]], None],
+        lasts_s: Callable[[float], float] = float,
     ) -> None:
-        """No start goes on after `until_s`. `show` is called many times a second."""
+        """No start goes on after `until_s`. `show` is called many times a second.
+
+        After a start that took so long, blocks are measured for `lasts_s` of that.
+        """
         self._asked, self._arguments, self._until_s = asked, arguments, until_s
-        self._show = show
+        self._show, self._lasts_s = show, lasts_s
         self._began_s = time.monotonic()
         self._signals: list[int] = []
         self._running: list[Started] = []
@@ -176,12 +180,8 @@ class Rounds:
         self.why_apart = ""
         """Why both are not measured at the same time, as a clause."""
 
-    def next(self, seed: int, lasts_s: Callable[[float], float] = float) -> MeasuredRound:
-        """Measure for `lasts_s` of what the start took.
-
-        Raise NoResultError, or WorkerError if a command cannot start.
-        """
-        self._lasts_s = lasts_s
+    def next(self, seed: int) -> MeasuredRound:
+        """Raise NoResultError, or WorkerError if a command cannot start."""
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
         with TemporaryDirectory(prefix="gpudash-") as folder:
@@ -357,12 +357,11 @@ class Rounds:
             raise NoResultError(Exit.DONE)
         fewest = self._fewest_blocks()
         for one in self._running:
-            has_ended = one.session.wait(PATIENCE_S if one.side.is_cut else 0)
-            if one.side.failure is not None and not has_ended:
+            if one.side.failure is not None and not one.has_ended:
                 raise _SideError(one, one.side.failure)
             if one.hangs:
                 raise _SideError(one, f"no step has ended for {PATIENCE_S:.0f} s")
-            if has_ended and fewest < FEWEST_BLOCKS:
+            if one.has_ended and fewest < FEWEST_BLOCKS:
                 raise _SideError(one, one.why_too_short)
 
     def take(self, number: int, frame: object) -> None:

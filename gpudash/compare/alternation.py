@@ -88,8 +88,6 @@ class SideBlocks(Experiment):
         self._later = 0  # reports since the first steps
         self.go: Callable[[], object] = lambda: None
         """Resumes the training; set before it is conducted."""
-        self.is_cut = False
-        """Whether no block is to come, as its training ends or has begun anew."""
         self.blocks: list[MeasuredBlock] = []
         self.losses: dict[int, float] = {}
         """Of the first steps, by step; NaN if not finite."""
@@ -168,7 +166,7 @@ class SideBlocks(Experiment):
             self.failure = outcome.reason
 
     def _end_early(self, reason: str) -> None:
-        self.failure, self.is_cut = reason, True
+        self.failure = reason
 
 
 def alternating(seed: int) -> tuple[tuple[SideBlocks, SideBlocks], Turns]:
