@@ -229,12 +229,8 @@ def _blocks(of: Started) -> Iterator[BlockShown]:
 
 def told_apart(a: str, b: str) -> tuple[str, str]:
     """Leave out the words with which both begin, but for the last of them: the others need room."""
-    shared = [
-        one
-        for one, _ in takewhile(
-            lambda both: both[0] == both[1], zip(a.split(" "), b.split(" "), strict=False)
-        )
-    ]
+    words = zip(a.split(" "), b.split(" "), strict=False)
+    shared = [one for one, _ in takewhile(lambda both: both[0] == both[1], words)]
     if not shared:
         return a, b
     last, left = shared[-1].rsplit("/")[-1], len(" ".join(shared))

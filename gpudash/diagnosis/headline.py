@@ -112,7 +112,7 @@ def is_comparing(snapshot: Snapshot) -> bool:
 def why_lines(shown: Headline) -> list[str]:
     """Tell of the moment at which the answer was found."""
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
-    return [*_said(shown), "", *asked, *_tries(shown)]
+    return [*_said(shown), "", *asked, *try_lines(shown)]
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
@@ -121,7 +121,7 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
     for lane in answer.lanes:
         parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
         yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
-    lines = (*_said(answer), "", *answer.why, *_tries(answer))
+    lines = (*_said(answer), "", *answer.why, *try_lines(answer))
     yield from (f"  {line}".rstrip() for line in lines)
 
 
@@ -185,7 +185,7 @@ def _said(of: Headline | Answer) -> Iterator[str]:
     yield from filter(None, (*of.evidence, of.caution))
 
 
-def _tries(of: Headline | Answer) -> Iterator[str]:
+def try_lines(of: Headline | Answer) -> Iterator[str]:
     for one in of.tries:
         yield f"try {one.promise}{':' if one.gain is None else ';'} {one.why}"
         if one.gain is not None:

@@ -6,7 +6,7 @@ from itertools import chain
 
 from gpudash import format as fmt
 from gpudash.availability import unable
-from gpudash.diagnosis.headline import Headline, why_lines
+from gpudash.diagnosis.headline import try_lines
 from gpudash.present.cells import Cell, Parts, Scroll, beside, cell, following, rule
 from gpudash.present.change_axis import PlacedAxis
 from gpudash.present.history import Table, history_rows, table_of
@@ -309,10 +309,8 @@ def _why(snapshot: Snapshot, width: int, height: int) -> Iterator[Parts]:
         return
     yield ()
     yield rule(f"why ({key_for('why')})", width)
-    of = Headline(kind=answer.limit, title=answer.title, evidence=answer.evidence,
-                  tries=answer.tries, answer=answer)  # fmt: skip
     room = width - WHY - 2
-    said = [] if room < WHY // 2 else [one for one in why_lines(of) if one not in answer.why]
+    said = [] if room < WHY // 2 else [*answer.evidence, *try_lines(answer)]
     lines = chain.from_iterable(wrapped(fmt.plain(one), room) for one in said)
     table = (((f" {fmt.clip(line, width - 2)}", "dim"),) for line in answer.why)
     yield from beside(table, (((line, "dim"),) for line in lines), WHY if said else width)

@@ -9,15 +9,8 @@ from rich.cells import cell_len, set_cell_size
 
 from gpudash import format as fmt
 from gpudash.metrics import METRICS
-from gpudash.present.axes import (
-    TimeView,
-    axis_top,
-    bins_of,
-    highest,
-    nice_ceiling,
-    range_of,
-)
-from gpudash.present.axes import cut as cut_to
+from gpudash.present import axes
+from gpudash.present.axes import TimeView, bins_of, nice_ceiling, range_of
 from gpudash.present.cells import Parts, bar_of, beside, cell, cut, rule
 from gpudash.present.curves import LEAST_ROWS, curves, line_of
 from gpudash.present.readings import (
@@ -113,8 +106,8 @@ class Activity(TimePanel):
 
     def _curve(self, name: str, width: int) -> Iterator[Parts]:
         series, time_range, metric = self._snapshot.series, self.range_in(width), METRICS[name]
-        runs = cut_to(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
-        top = 100.0 if metric.unit == "%" else axis_top(highest(runs))
+        runs = axes.cut(series.of(name), bins_of(series.at_s, time_range), time_range, series.at_s)
+        top = 100.0 if metric.unit == "%" else axes.axis_top(axes.highest(runs))
         yield ((f" {', '.join(filter(None, (metric.label, metric.unit)))}", "dim"),)
         yield from curves((line_of("rate", runs),), top, time_range, LEAST_ROWS, gutter_of(width))
 
