@@ -97,7 +97,8 @@ def played_ms(times: Times) -> float:
     host_ms = before_ms + copied_ms + launch_ms
     through_ms = max(before_ms + times.copy + works_ms, host_ms + times.communication)
     through_ms /= 1 if times.waits else AHEAD
-    device_ms = times.copy + times.device + times.communication
+    # a copy that blocks the host lies behind all that the device has: only then comes the launch
+    device_ms = times.copy + max(times.device, launch_ms * times.blocks) + times.communication
     return max(host_ms, device_ms, through_ms, times.loader)
 
 

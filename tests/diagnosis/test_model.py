@@ -1,7 +1,7 @@
 """A step of the model takes as long as its schedule, played activity by activity."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpudash.diagnosis.model import AHEAD, Model, launch_alone_ms, played_ms
@@ -48,6 +48,7 @@ def schedule_of(times):
         device=MS,
     )
 )
+@example(Times(step=0.0, launch=1.0, communication=1.0, blocks=True))  # the copy waits for it
 def test_the_period_of_a_step_is_that_of_its_schedule(times):
     assert abs(played_ms(times) - period_ms(schedule_of(times))) < 1e-6
 
