@@ -18,22 +18,26 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
+from itertools import chain, islice
 from math import exp, log1p
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from gpudash.compare.alternation import FEWEST_BLOCKS
+from gpudash.compare.paired_t import log_ratio
 from gpudash.compare.rounds import (
     CONFIDENCE,
     EFFECTS,
     StartCosts,
     is_decided,
+    measuring_s,
     over_rounds,
-    rounds_within,
     seconds_to_decide,
 )
 from gpudash.compare.sequential import LEAST, is_sure, reach
@@ -47,30 +51,11 @@ CHANGE = 0.03
 LOOKS = 40
 """Rounds after each of which equal sides are looked at."""
 MOST_ROUNDS = 3000
+EACH_S = BLOCK_S + SWITCH_S
+MOST_KNOWN = 100
+"""Starts from which on the time to measure is the same."""
 BLOCK_SPREAD = 0.05
 """Of blocks, where both ways to start are compared."""
-
-
-class Pace(NamedTuple):
-    """How a round is spent: both sides at once, or one after the other."""
-
-    begins_s: Array
-    """Of its blocks, within the round."""
-    seconds: float
-    is_at_once: bool
-
-
-def at_once() -> Pace:
-    """Both sides start together; pairs of blocks take as long as that."""
-    blocks = 2 * int(START_S / (BLOCK_S + SWITCH_S) / 2)
-    begins_s = START_S + SWITCH_S + (BLOCK_S + SWITCH_S) * np.arange(blocks, dtype=float)
-    return Pace(begins_s, begins_s[-1] + BLOCK_S, True)
-
-
-def in_turns() -> Pace:
-    """Each side has a start, and blocks as long as that."""
-    blocks = np.arange(int(START_S / BLOCK_S), dtype=float) * BLOCK_S
-    return Pace(np.concatenate([START_S + blocks, 3 * START_S + blocks]), 4 * START_S, False)
 
 
 class Recorded:
@@ -100,30 +85,52 @@ class Recorded:
         return np.asarray(done, float)
 
 
-def log_ratios(
-    rng: np.random.Generator,
-    recorded: Recorded,
-    pace: Pace,
-    spread: float,
-    change: float,
-    count: int,
-) -> Array:
-    """Return ln(cost of A / cost of B) of so many rounds, one after the other."""
-    begins_s = rng.uniform(0, 1e4) + pace.seconds * np.arange(count)[:, None] + pace.begins_s
-    costs = recorded.log_costs(begins_s)
-    if pace.is_at_once:
-        first, second = costs[:, ::2], costs[:, 1::2]
-    else:
-        first, second = np.split(costs, 2, axis=1)
-    differ = first - second
-    order = rng.choice((-1, 1), differ.shape if pace.is_at_once else (count, 1))
-    paces = rng.normal(0, spread, (2, count))
-    return np.asarray((order * differ).mean(axis=1) + paces[0] - paces[1] + log1p(change), float)
+def at_once(
+    rng: np.random.Generator, recorded: Recorded, spread: float, change: float
+) -> Iterator[StartCosts]:
+    """Both sides start together, and are measured for as long as gpudash would."""
+    now_s, rounds = float(rng.uniform(0, 1e4)), list[StartCosts]()
+    while True:
+        lasts_s = measuring_s(rounds[:MOST_KNOWN], START_S)
+        pairs = max(round(lasts_s / (2 * EACH_S)), FEWEST_BLOCKS)
+        begins_s = START_S + SWITCH_S + EACH_S * np.arange(2 * pairs, dtype=float)
+        costs = recorded.log_costs(now_s + begins_s)
+        differ = rng.choice((-1, 1), pairs) * (costs[::2] - costs[1::2])
+        cost = exp(differ.mean() + rng.normal(0, spread * 2**0.5) + log1p(change))
+        lasts_s = 2 * pairs * EACH_S
+        noise = float(differ.var(ddof=1)) / pairs
+        rounds.append(StartCosts((cost, 1.0), START_S + lasts_s, lasts_s, noise))
+        yield rounds[-1]
+        now_s += rounds[-1].seconds
 
 
-def as_rounds(logs: Array, pace: Pace) -> list[StartCosts]:
-    """Return the same as what is judged."""
-    return [StartCosts((exp(one), 1.0), pace.seconds) for one in logs]
+def in_turns(
+    rng: np.random.Generator, recorded: Recorded, spread: float, change: float
+) -> Iterator[StartCosts]:
+    """Each side has a start of its own, and blocks as long as that."""
+    now_s, seconds = float(rng.uniform(0, 1e4)), 4 * START_S
+    blocks = START_S + np.arange(int(START_S / BLOCK_S), dtype=float) * BLOCK_S
+    while True:
+        first, second = (recorded.log_costs(now_s + blocks + at) for at in (0, 2 * START_S))
+        differ = rng.choice((-1, 1)) * (first.mean() - second.mean())
+        cost = exp(differ + rng.normal(0, spread * 2**0.5) + log1p(change))
+        yield StartCosts((cost, 1.0), seconds)
+        now_s += seconds
+
+
+def within(rounds: Iterable[StartCosts], budget_s: float) -> list[StartCosts]:
+    """Return those that have ended by then."""
+    ended = list[StartCosts]()
+    for one in rounds:
+        budget_s -= one.seconds
+        if budget_s < 0:
+            break
+        ended.append(one)
+    return ended
+
+
+def log_ratios(rounds: Sequence[StartCosts]) -> Array:
+    return np.array([log_ratio(*one.costs) for one in rounds])
 
 
 def decided_after(logs: Array) -> int | None:
@@ -143,41 +150,48 @@ def intervals(logs: Array) -> tuple[Array, Array]:
     return means, np.where(np.isnan(known), np.inf, known * spreads)
 
 
+Cell: TypeAlias = Callable[[np.random.Generator, Sequence[Recorded], float, int], str]
 REACHED = np.array(
     [reach(count, CONFIDENCE, EFFECTS) or np.nan for count in range(1, MOST_ROUNDS + 1)]
 )
+
+
+def until_decided(rounds: Iterator[StartCosts]) -> float:
+    """Return the seconds until a decision."""
+    seen = list(islice(rounds, LOOKS))
+    while (after := decided_after(log_ratios(seen))) is None and len(seen) < MOST_ROUNDS:
+        seen += islice(rounds, len(seen))
+    return sum(one.seconds for one in seen[:after])
 
 
 def found_within(
     rng: np.random.Generator, trainings: Sequence[Recorded], spread: float, comparisons: int
 ) -> str:
     """Return what comparisons of a planted change and of equal sides have found."""
-    pace, found, wrong, alarms, slower = at_once(), 0, 0, 0, 0
-    most = rounds_within(BUDGET_S, pace.seconds)
+    found, wrong, alarms, slower = 0, 0, 0, 0
     took: list[float] = []
     said: list[float] = []
     for number in range(comparisons):
         training = trainings[number % len(trainings)]
-        logs = log_ratios(rng, training, pace, spread, CHANGE, most)
-        after = decided_after(logs)
-        rounds = as_rounds(logs[:after], pace)
-        last = over_rounds(rounds)
+        rounds = at_once(rng, training, spread, CHANGE)
+        looked = list(islice(rounds, LOOKS))
+        logs, in_time = log_ratios(looked), within(looked, BUDGET_S)
+        after = decided_after(logs[: len(in_time)])
+        last = over_rounds(in_time[:after])
         assert is_decided(last, None) == (after is not None)
         right = is_sure(last) and last.change > 0
         found += right
         wrong += after is not None and not right
         if right:
-            took.append(len(rounds) * pace.seconds)
+            took.append(sum(one.seconds for one in in_time[:after]))
         if after is None and len(said) < comparisons // 20:
-            more_s = seconds_to_decide(rounds)
-            longer = log_ratios(rng, training, pace, spread, CHANGE, MOST_ROUNDS - most)
-            needed = decided_after(np.concatenate([logs, longer]))
-            if more_s is not None and needed is not None:
-                said.append((most * pace.seconds + more_s) / (needed * pace.seconds))
-        equal = log_ratios(rng, training, pace, spread, 0.0, LOOKS)
-        alarms += _is_ever_sure(equal)
-        changed = log_ratios(rng, training, pace, spread, CHANGE, LOOKS)
-        slower += _is_ever_sure(changed, sign=-1)
+            more_s = seconds_to_decide(in_time)
+            if more_s is not None:
+                spent_s = sum(one.seconds for one in in_time)
+                said.append((spent_s + more_s) / until_decided(chain(looked, rounds)))
+        equal = islice(at_once(rng, training, spread, 0.0), LOOKS)
+        alarms += _is_ever_sure(log_ratios(list(equal)))
+        slower += _is_ever_sure(logs, sign=-1)
     stated = ""
     if said:
         low, middle, high = np.quantile(said, (0.1, 0.5, 0.9))
@@ -195,21 +209,22 @@ def _is_ever_sure(logs: Array, sign: int = 0) -> bool:
     return bool(((sign * means if sign else np.abs(means)) > half).any())
 
 
-def seconds(
-    rng: np.random.Generator,
-    trainings: Sequence[Recorded],
-    pace: Pace,
-    spread: float,
-    change: float,
-    comparisons: int,
-) -> float:
-    """Return the median time of a decision."""
-    took = []
-    for number in range(comparisons):
-        training = trainings[number % len(trainings)].scaled(BLOCK_SPREAD)
-        after = decided_after(log_ratios(rng, training, pace, spread, change, MOST_ROUNDS))
-        took.append((after or MOST_ROUNDS) * pace.seconds)
-    return float(np.median(took))
+def in_scaled_blocks(
+    rng: np.random.Generator, trainings: Sequence[Recorded], spread: float, comparisons: int
+) -> str:
+    """Return the median time of a decision of both ways to start, of a change and of none."""
+    told = []
+    scaled = [trainings[one % len(trainings)].scaled(BLOCK_SPREAD) for one in range(comparisons)]
+    for change in (0.02, 0.0):
+        together_s, turns_s = (
+            np.median([until_decided(starting(rng, one, spread, change)) for one in scaled])
+            for starting in (at_once, in_turns)
+        )
+        told.append(
+            f"change {100 * change:g} %: {together_s:.0f} s at once, {turns_s:.0f} s in turns, "
+            f"{together_s / turns_s:.2f}"
+        )
+    return f"blocks {100 * BLOCK_SPREAD:g} %, " + "; ".join(told)
 
 
 def record(workload: str, settings: Sequence[str], seconds: float, beside: int) -> list[int]:
@@ -233,6 +248,21 @@ def record(workload: str, settings: Sequence[str], seconds: float, beside: int) 
     return [round(1000 * one) for one in rates / rates.mean()]
 
 
+def each_cell(cell: Cell, spreads: Sequence[float], count: int) -> None:
+    """Print what it says of each group of trainings and spread of starts, each in a process."""
+    groups = json.loads(Path(__file__).with_name("blocks.json").read_bytes())
+    with ProcessPoolExecutor() as pool:
+        cells = {
+            f"{group}, starts {100 * spread:g} %": pool.submit(
+                cell, np.random.default_rng(0), [*map(Recorded, of_names.values())], spread, count
+            )
+            for group, of_names in groups.items()
+            for spread in spreads
+        }
+        for name, found in cells.items():
+            print(f"{name}: {found.result()}", flush=True)
+
+
 def main() -> None:
     """Print a line on each group of trainings and spread of starts."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -245,25 +275,8 @@ def main() -> None:
     if asked.record:
         print(json.dumps(record(asked.record, asked.settings, asked.seconds, asked.beside)))
         return
-    groups = json.loads(Path(__file__).with_name("blocks.json").read_bytes())
-    for group, of_names in groups.items():
-        trainings = [Recorded(rates) for rates in of_names.values()]
-        rng = np.random.default_rng(0)
-        for spread in SPREADS:
-            found = found_within(rng, trainings, spread, asked.comparisons)
-            print(f"{group}, starts {100 * spread:g} %: {found}", flush=True)
-        for spread in (0.005, 0.03):
-            for change in (0.02, 0.0):
-                together_s, turns_s = (
-                    seconds(rng, trainings, pace, spread, change, asked.comparisons // 25)
-                    for pace in (at_once(), in_turns())
-                )
-                print(
-                    f"{group}, blocks {100 * BLOCK_SPREAD:g} %, starts {100 * spread:g} %, change "
-                    f"{100 * change:g} %: {together_s:.0f} s at once, {turns_s:.0f} s in turns, "
-                    f"{together_s / turns_s:.2f}",
-                    flush=True,
-                )
+    each_cell(found_within, SPREADS, asked.comparisons)
+    each_cell(in_scaled_blocks, (0.005, 0.03), asked.comparisons // 25)
 
 
 if __name__ == "__main__":
