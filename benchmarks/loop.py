@@ -1,6 +1,6 @@
 """A loop without any intelligence: it types what each answer says is `next`, and keeps a gain.
 
-python benchmarks/loop.py --on cpu --only remote_samples --only one_thread
+    python benchmarks/loop.py remote_samples one_thread
 
 For each slow script: the speed-up of what was kept, by its A/Bs; that of the script without its
 planted cause, the best known by hand; minutes.
@@ -12,13 +12,16 @@ import shlex
 import subprocess
 import sys
 import time
+import tomllib
 from math import prod
 from pathlib import Path
 from shutil import copytree
 from tempfile import TemporaryDirectory
 
 FOLDER = Path(__file__).parent / "trainings"
-SCRIPTS = ("collect_each_step", "many_tables", "padded_lists", "remote_samples")
+INDEX = tomllib.loads((FOLDER / "index.toml").read_text())
+SCRIPTS = [name for name, told in INDEX.items() if "best" in told]
+"""Those that a lever helps."""
 MOST_ANSWERS = 20
 
 
@@ -26,6 +29,7 @@ def kept_of(folder: str, script: str) -> dict[str, float]:
     """Return the changes that were kept, each with its speed-up."""
     following, gain, kept = f"gpudash why {script}", 1.0, dict[str, float]()
     for _ in range(MOST_ANSWERS):
+        print(f"{gain:.2f}, next: {following}", file=sys.stderr, flush=True)
         _, verb, *words = shlex.split(following)
         how = [] if verb == "show" or "--json" in words else ["--json"]
         command = [sys.executable, "-m", "gpudash", verb, *how, *words]
