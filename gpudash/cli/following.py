@@ -2,13 +2,15 @@
 
 import argparse
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpudash.cli.keeping import word
 from gpudash.cli.options import COMMAND_LINE
 from gpudash.compare.paired_t import Estimate
 from gpudash.compare.starts import STARTS
+from gpudash.protocol.answer import Try
 from gpudash.protocol.records import Settings
+from gpudash.run.attempts import Attempt
 
 
 def after_lever(found: Estimate, arguments: argparse.Namespace, *, holds: bool | None) -> str:
@@ -44,6 +46,14 @@ def after_tune(best: Settings, arguments: argparse.Namespace, *, ran_out: bool) 
     if ran_out:
         return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
     return shlex.join(why(arguments))
+
+
+def untried(tries: Iterable[Try], attempts: Sequence[Attempt]) -> Iterator[Try]:
+    """Yield those that were not tried; of a lever with a value found faster, that is kept first."""
+    for one in tries:
+        tried = [was for was in attempts if (was.lever, was.a) == (one.lever, one.before)]
+        if not any(was.b == one.value or was.verdict == "faster" for was in tried):
+            yield one
 
 
 def again(

@@ -94,13 +94,13 @@ def before(path: Path, attempt: Attempt) -> tuple[Attempt, ...]:
     return known[:at]
 
 
-def tried_of(user_command: Sequence[str]) -> set[tuple[str, str, str]]:
-    """Return the changes that were tried of a training: lever, and both values."""
+def attempts_of(user_command: Sequence[str]) -> list[Attempt]:
+    """Return what was tried of a training."""
     path, known = project_file(), tuple[Attempt, ...]()
     with suppress(OSError):
         known = read(path).known if path is not None and user_command else ()
     told = f" {shlex.join(user_command)}"
-    return {(one.lever, one.a, one.b) for one in known if one.command.endswith(told)}
+    return [one for one in known if one.command.endswith(told)]
 
 
 @contextmanager

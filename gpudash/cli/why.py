@@ -9,7 +9,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec.structs import asdict
 
-from gpudash.cli.keeping import tried_of
+from gpudash.cli.following import untried
+from gpudash.cli.keeping import attempts_of
 from gpudash.cli.measure import PATIENCE_S, Course, Ended, measure, training_of
 from gpudash.cli.stdout import complain, say_found
 from gpudash.compare.slowing import MOST_S
@@ -176,8 +177,7 @@ def _conclude(why: Why, plan: Plan, arguments: argparse.Namespace, ended: Ended)
     answer = why.known.answer
     if answer is None:
         return ended.without("answer", why.why_incomplete(ended))
-    tried = tried_of(arguments.user_command)
-    left = (one for one in answer.tries if (one.lever, one.before, one.value) not in tried)
+    left = untried(answer.tries, attempts_of(arguments.user_command))
     following = next((shlex.join(_trying(one, plan, arguments)) for one in left), None)
     found = report(why.known, answer, why.why_no_profile, following)
     more = {"no profile": why.why_no_profile, "next": following}

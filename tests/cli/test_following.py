@@ -4,9 +4,11 @@ import shlex
 
 import pytest
 
-from gpudash.cli.following import after_lever, after_programs, after_tune
+from gpudash.cli.following import after_lever, after_programs, after_tune, untried
 from gpudash.cli.main import parse
 from gpudash.compare.paired_t import Estimate
+from gpudash.protocol.answer import Try
+from gpudash.run.attempts import Attempt
 
 FASTER, SLOWER, UNSURE = (
     Estimate(pairs=8, change=at, low=at - 0.02, high=at + 0.02) for at in (0.1, -0.1, 0.015)
@@ -56,3 +58,21 @@ def test_a_tune_is_followed_by_what_it_has_proven_or_more_time():
     assert after_tune({"gc": "rare"}, arguments, ran_out=True) == "gpudash show gc=rare"
     assert after_tune({}, arguments, ran_out=True) == "gpudash tune --budget 60 train.py"
     assert after_tune({}, arguments, ran_out=False) == "gpudash why train.py"
+
+
+TRIES = [Try("num_workers", "8", "", before="2"), Try("compile", "on", "", before="off")]
+
+
+@pytest.mark.parametrize(
+    ("tried", "left"),
+    [
+        ({"a": "2", "b": "8", "verdict": "slower"}, ["compile"]),
+        ({"a": "2", "b": "4", "verdict": "slower"}, ["num_workers", "compile"]),
+        ({"a": "2", "b": "4", "verdict": "faster"}, ["compile"]),
+        ({"a": "1", "b": "2", "verdict": "faster"}, ["num_workers", "compile"]),
+    ],
+    ids=["it", "another value", "another value, to be kept first", "one that is kept"],
+)
+def test_what_was_tried_is_not_proposed_again(tried, left):
+    attempt = Attempt(when="", gpudash="0", command="", told="", lever="num_workers", **tried)
+    assert [one.lever for one in untried(TRIES, [attempt])] == left
