@@ -296,7 +296,7 @@ def test_theme_tab_and_the_length_of_the_start_are_remembered_and_both_recording
     assert json.loads((tmp_path / "live.json").read_text())["complete"]
     assert (tmp_path / "live.csv").read_text().endswith("\n")
     assert re.search(
-        r"\?1049l(?s:.*)gpudash: \w+, [\d,]+ steps? in 0:\d\d on .*\r\n"
+        r"\?1049l(?s:.*)gpudash: \w+, [\d,]+ steps? in [\d:]+ on .*\r\n"
         r"  rate  (?s:.*)  again    gpudash replay live.csv\r\n",
         first.raw,
     )
