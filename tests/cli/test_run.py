@@ -506,7 +506,7 @@ def test_without_a_name_each_run_is_listed_with_where_and_since_when(private, pr
         over.kill()
     _, ended, lives, how = printed("attach").splitlines()
     since = r"\d\d \w{3} \d\d:\d\d"
-    assert re.fullmatch(rf"{os.getpid()} +lives.py +{since} +0:00:\d\d +{private}", lives)
+    assert re.fullmatch(rf"{os.getpid()} +lives.py +{since} +0:\d\d:\d\d +{private}", lives)
     assert re.fullmatch(rf"{over.pid} +over.py +{since} +has ended +{private}", ended)
     assert how == "gpudash attach PROCESS opens the dashboard over one"
 
