@@ -160,7 +160,7 @@ def until_decided(rounds: Iterator[StartCosts]) -> float:
     """Return the seconds until a decision."""
     seen = list(islice(rounds, LOOKS))
     while (after := decided_after(log_ratios(seen))) is None and len(seen) < MOST_ROUNDS:
-        seen += islice(rounds, len(seen))
+        seen += islice(rounds, min(len(seen), MOST_ROUNDS - len(seen)))
     return sum(one.seconds for one in seen[:after])
 
 
