@@ -40,7 +40,7 @@ SCREENS = {"": FOOTER, "train": FOOTER, "replay": FOOTER, "run": FOUND}
 """Verbs that open the dashboard …"""
 WITHOUT_SCREEN = ("record", "jsonl", "once", "watch")
 """… unless one of these options is given: then it is run to its end."""
-SHORT, LONG = "2", "100"
+SHORT, LONG = "2", "1000"
 """Epochs of the reader's training, if its command does not say how many."""
 TRAIN = """
 import os, sys
