@@ -30,7 +30,7 @@ from tests.diagnosis.trainings import (
 from tests.tui.alone import Alone
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
-from tests.tui.frames import painted
+from tests.tui.frames import painted, painted_at
 
 JOBS = OtherJobs(
     at_s=0.0,
@@ -75,7 +75,7 @@ def shown(snapshot, width, height=7, *, last_s=None, before=None, headline=None)
 def test_a_limit_is_a_band_in_its_hue_and_its_key_a_cap_and_nothing_else_is_filled(width):
     snapshot, strip = two_streams(), AnswerStrip(id="answer")
     strip.show(ask(snapshot), snapshot)
-    rows = strip.painted_at(Size(width, 3), focused=False)
+    rows = painted_at(strip, Size(width, 3), focused=False)
     filled = [[ink for text, ink in row if ink.startswith(("band-", "cap"))] for row in rows]
     assert filled == [["band-rate"], [], ["cap"]]
     assert width_of(rows[0][:1]) == width
@@ -123,10 +123,10 @@ def test_while_measuring_the_strip_names_the_row():
 @pytest.mark.parametrize(
     ("snapshot", "now"),
     [
-        (Snapshot(), "worker"),
+        (Snapshot(), "process"),
         (STARTING, "torch"),
         (changed(STARTING, awaits="model"), "model"),
-        (changed(STARTING, state="training", status=""), "first step"),
+        (changed(STARTING, state="training", status=""), "first training step"),
     ],
 )
 def test_a_start_shows_the_stage_that_goes_on(snapshot, now):

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpudash.format import as_ascii
-from gpudash.present.cells import Parts, exactly, width_of
+from gpudash.present.cells import Parts, width_of
 from gpudash.tui import inks
 from gpudash.tui.containment import Contained, PartFailed
 
@@ -33,22 +33,10 @@ class Painted(Contained, Widget):
         self._theme = ""
         self._inks: dict[str, Style] = {}
         self._failure: str | None = None  # why the last update failed
-        self._alone: Size | None = None  # where no app gives it a size
 
     def rows(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
-
-    @property
-    def size(self) -> Size:
-        return self._alone or super().size
-
-    def painted_at(self, size: Size, *, focused: bool) -> list[Parts]:
-        """Return the rows at a size, as they are painted there; for a widget without an app."""
-        self._alone = size
-        self.set_reactive(Widget.has_focus, focused)
-        rows = [exactly(row, size.width) for row in self._rows(*size)]
-        return rows + [exactly((), size.width)] * (size.height - len(rows))
 
     @contextmanager
     def contained(self) -> Iterator[None]:
