@@ -181,7 +181,7 @@ class LeverPanel(Panel):
         row.put(end - 1, f" {head} ", "dim")
         end += cell_len(head)
         why = fmt.plain(self._why_not or "")
-        why = why if end + cell_len(why) + 4 <= width else "read only"
+        why = why if end + cell_len(why) + 4 <= width else "fixed"
         if why and end + cell_len(why) + 4 <= width:
             row.put(end + 2, f" {why} ", "busy")
         return row.parts

@@ -118,7 +118,7 @@ class ThroughputChart(TimePanel):
         new = -(-NEW_S // time_range.bin_s) if self.view.end_s is None else columns
         inks = ["rate" if x >= columns - new else "past" for x in range(columns)]
         for x, share_b in compared.items():  # of both sides, or of none
-            inks[x] = side_of(share_b) or "dim"
+            inks[x] = side_of(share_b) or "idle"
         return inks
 
     def _band(
