@@ -1,8 +1,9 @@
 """The base of all widgets: paints rows as strips. It alone knows rich's segments and styles."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice, starmap
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -21,6 +22,7 @@ from gpudash.tui.containment import Contained, PartFailed
 
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
+FULL = re.compile("(█+)")
 
 
 class Painted(Contained, Widget):
@@ -98,12 +100,19 @@ class Painted(Contained, Widget):
         return islice(self.rows(width, height), height)
 
     def _strip(self, row: Parts, width: int) -> Strip:
-        wide, few = width_of(row), self._hues_are_few()
-        segments = [
-            Segment(inks.lettered(text, name) if few else text, self._ink(name))
-            for text, name in (*row, (" " * (width - wide), ""))
-        ]
-        return Strip(segments, max(width, wide)).crop(0, width)
+        wide, segments = width_of(row), self._lettered if self._hues_are_few() else self._coloured
+        parts = (*row, (" " * (width - wide), ""))
+        return Strip(chain.from_iterable(starmap(segments, parts)), max(width, wide)).crop(0, width)
+
+    def _coloured(self, text: str, name: str) -> Iterator[Segment]:
+        yield Segment(text, self._ink(name))
+
+    def _lettered(self, text: str, name: str) -> Iterator[Segment]:
+        """Yield letters for the hue; in full cells they are reversed, as those of lanes."""
+        for piece in FULL.split(text):
+            shown, ink = inks.lettered(piece, name), self._ink(name)
+            is_full = piece.startswith("█") and shown != piece
+            yield Segment(shown, ink + Style(reverse=True) if is_full else ink)
 
     def notify_style_update(self) -> None:
         """Draw in a new theme's colours; other style updates, such as of the focus, do nothing."""
