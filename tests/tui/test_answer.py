@@ -1,5 +1,6 @@
 """The answer strip: what it shows at each size, and its buttons."""
 
+import re
 from contextlib import asynccontextmanager
 
 import pytest
@@ -113,11 +114,28 @@ def test_a_start_of_a_run_without_levers_promises_none():
     assert "levers" not in "".join(rows)
 
 
-def test_while_measuring_the_strip_names_the_row():
+def test_while_measuring_the_strip_names_row_and_neighbours_and_how_long_it_takes():
     rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
-    on_cpu = changed(cpu_step(), steps_since_break=3, results=rows)
-    seen = "".join(shown(on_cpu, 120))
-    assert "setting 2: pipelined=on" in seen
+    on_cpu = changed(cpu_step(), steps_since_break=3, steps_per_s=2.0, results=rows)
+    seen = shown(on_cpu, 120)
+    assert re.search(r"measuring … 3 of (\d+) steps, about \d+ s more", seen[0])
+    assert "setting 2: pipelined=on" in "".join(seen)
+    assert seen[2].startswith("▌ x has a proposal then")
+    waited = changed(on_cpu.series, values={**on_cpu.series.values, "core_wait_pct": (48.0,)})
+    crowded = shown(changed(on_cpu, series=waited, other_jobs=JOBS), 120)
+    assert "other jobs take 1.2 of 2 cores" in "".join(crowded[:2])
+
+
+def test_what_has_ended_says_what_was_foreseen():
+    tried = Try("compile", "on", "fewer kernels", "off", Gain(10.0, 12.0, "2 of 8 ms"))
+    for tries, said in (
+        ((tried,), "next: compile off → on: +10 to +12 %"),
+        ((), "nothing foreseen"),
+    ):
+        found = ask(changed(cpu_step(), state="finished"))
+        ended = changed(found, answer=changed(found.answer, tries=tries))
+        row = shown(cpu_step(), 120, headline=ended)[2]
+        assert row.rstrip() == f"▌ {said}; x needs a running training"
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,8 @@ class AnswerStrip(Panel):
         names = ", ".join(dict.fromkeys(fmt.plain(one.lever) for one in shown.tries))
         untried = f"; untried: {names}" if names else ""
         keys = f"{key_for('compare')} tries one, {key_for('tune')} tries all"
-        return f"nothing foreseen{untried}   {keys}"
+        until = " until other jobs end" * (shown.kind == "cores")
+        return f"nothing foreseen{until}{untried}   {keys}"
 
     def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
