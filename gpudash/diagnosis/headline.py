@@ -19,8 +19,8 @@ from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, train
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
-OF_STEP = re.compile(r"[\d.,]+(?= of (?:it|[\d.,]+ ms)\b)|(?<= of )[\d.,]+(?= ms\b)")
-"""A part of a step in a clause, and the step: `20.1 of 23.8 ms`."""
+OF_STEP = re.compile(r"([\d.,]+) of (it|[\d.,]+ ms)\b")
+"""A part of a step in a clause: `20.1 of 23.8 ms`, or `10.2 of it`."""
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,11 +65,12 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
         )
     can_try = not ended and "blocks" in snapshot.can
     times = _times(found.step_ms, None if ended else snapshot.steps_per_s)
+    step_ms = found.step_ms and found.step_ms * times
     return Headline(
         kind="ended" if ended else found.limit,
         title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
-        evidence=tuple(_scaled(one, times) for one in found.evidence),
-        step_ms=found.step_ms and found.step_ms * times,
+        evidence=tuple(_scaled(one, times, step_ms) for one in found.evidence),
+        step_ms=step_ms,
         lanes=tuple(scaled(one, times) for one in found.lanes),
         tries=found.tries if can_try else (),
         caution=found.caution if can_try else "",
@@ -77,11 +78,12 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
     )
 
 
-def _scaled(clause: str, times: float) -> str:
+def _scaled(clause: str, times: float, step_ms: float | None) -> str:
     """Return a clause of a step that takes so many times as long, as its lanes have it."""
 
-    def longer(ms: re.Match[str]) -> str:
-        return fmt.milliseconds(float(ms[0].replace(",", "")) * times)
+    def longer(part: re.Match[str]) -> str:
+        whole = "it" if part[2] == "it" else f"{fmt.milliseconds(step_ms)} ms"
+        return f"{fmt.milliseconds(float(part[1].replace(',', '')) * times)} of {whole}"
 
     return OF_STEP.sub(longer, clause)
 
