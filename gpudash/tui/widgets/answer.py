@@ -315,7 +315,8 @@ def _start_hints(snapshot: Snapshot) -> tuple[str, ...]:
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
         return tuple(filter(None, (as_it_is, unable("levers", snapshot))))
     early = "levers work already: the first step uses what you set now"
-    return (early,) * ("levers" in snapshot.can)
+    later = f"what limits it, and what {key_for('try_it')} can try, is known some steps later"
+    return (*(early,) * ("levers" in snapshot.can), later)
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:
