@@ -12,7 +12,7 @@ import msgspec
 from gpudash import format as fmt
 from gpudash.diagnosis.causes.table import caution_in_ab
 from gpudash.diagnosis.lanes import lanes_of, scaled
-from gpudash.diagnosis.recent_step import recent_step, steps_needed
+from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
 from gpudash.protocol.answer import Answer, Lane, Try
 from gpudash.ranks import hangs
 from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, trains
@@ -120,7 +120,8 @@ def is_comparing(snapshot: Snapshot) -> bool:
 def why_lines(shown: Headline) -> list[str]:
     """Tell of the moment at which the answer was found."""
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
-    return [*_said(shown.answer or shown), "", *asked, *try_lines(shown)]
+    of_then = (*(shown.answer or shown).evidence, shown.caution)
+    return [*filter(None, of_then), "", *asked, *try_lines(shown)]
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
@@ -174,7 +175,7 @@ def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
         return f"{doing} the first half second …"
     rate = snapshot.steps_per_s
     left = f", about {ceil((needed - steps) / rate)} s more" if rate else ""
-    return f"{doing} … {steps} of {needed} steps{left}"
+    return f"{doing} … {steps} of at most {MEASURED_STEPS} steps{left}"
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:

@@ -118,7 +118,7 @@ def test_while_measuring_the_strip_names_row_and_neighbours_and_how_long_it_take
     rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
     on_cpu = changed(cpu_step(), steps_since_break=3, steps_per_s=2.0, results=rows)
     seen = shown(on_cpu, 120)
-    assert re.search(r"measuring … 3 of (\d+) steps, about \d+ s more", seen[0])
+    assert re.search(r"measuring … 3 of at most 20 steps, about \d+ s more", seen[0])
     assert "setting 2: pipelined=on" in "".join(seen)
     assert seen[2].startswith("▌ x has a proposal then")
     waited = changed(on_cpu.series, values={**on_cpu.series.values, "core_wait_pct": (48.0,)})
