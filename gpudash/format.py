@@ -47,7 +47,7 @@ def loss(value: float | None) -> str:
 def figure(value: float | None) -> str:
     if value is None:
         return ABSENT
-    return f"{value:.4g}" if value < 10 else f"{value:,.1f}"
+    return f"{value:.4g}" if value < 10 else f"{value:,.{int(value < 1000)}f}"
 
 
 def change(change: float, low: float | None, high: float | None) -> str:

@@ -3,7 +3,9 @@
 The answer itself is folded by `gpudash.diagnosis.answer`, and is part of the snapshot.
 """
 
+import re
 from collections.abc import Iterator
+from math import ceil
 
 import msgspec
 
@@ -17,8 +19,8 @@ from gpudash.snapshot import ENDED, Snapshot, doing_now, runs_on, silence, train
 from gpudash.statistics import WARMUP_STEPS
 from workloads.levers import phrase
 
-FAR = 0.25
-"""From this part on its evidence is said to be of before: on a busy machine less comes and goes."""
+OF_STEP = re.compile(r"([\d.,]+) of (it|[\d.,]+ ms)\b")
+"""A part of a step in a clause: `20.1 of 23.8 ms`, or `10.2 of it`."""
 
 
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,11 +65,12 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
         )
     can_try = not ended and "blocks" in snapshot.can
     times = _times(found.step_ms, None if ended else snapshot.steps_per_s)
+    step_ms = found.step_ms and found.step_ms * times
     return Headline(
         kind="ended" if ended else found.limit,
         title=f"{snapshot.state}; it was {found.title}" if ended else found.title,
-        evidence=found.evidence if abs(times - 1) < FAR else _ago(found.evidence),
-        step_ms=found.step_ms and found.step_ms * times,
+        evidence=tuple(_scaled(one, times, step_ms) for one in found.evidence),
+        step_ms=step_ms,
         lanes=tuple(scaled(one, times) for one in found.lanes),
         tries=found.tries if can_try else (),
         caution=found.caution if can_try else "",
@@ -75,9 +78,14 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
     )
 
 
-def _ago(evidence: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the evidence of steps that no longer come: their times are not those of the lanes."""
-    return tuple(f"some seconds ago: {one}" if " ms" in one else one for one in evidence)
+def _scaled(clause: str, times: float, step_ms: float | None) -> str:
+    """Return a clause of a step that takes so many times as long, as its lanes have it."""
+
+    def longer(part: re.Match[str]) -> str:
+        whole = "it" if part[2] == "it" else f"{fmt.milliseconds(step_ms)} ms"
+        return f"{fmt.milliseconds(float(part[1].replace(',', '')) * times)} of {whole}"
+
+    return OF_STEP.sub(longer, clause)
 
 
 def _times(step_ms: float | None, steps_per_s: float | None) -> float:
@@ -112,7 +120,8 @@ def is_comparing(snapshot: Snapshot) -> bool:
 def why_lines(shown: Headline) -> list[str]:
     """Tell of the moment at which the answer was found."""
     asked = shown.answer.why if shown.answer is not None else ("there is no answer yet",)
-    return [*_said(shown), "", *asked, *try_lines(shown)]
+    of_then = (*(shown.answer or shown).evidence, shown.caution)
+    return [*filter(None, of_then), "", *asked, *try_lines(shown)]
 
 
 def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
@@ -161,10 +170,12 @@ def _silent(snapshot: Snapshot, title: str, evidence: tuple[str, ...]) -> Headli
 
 
 def _so_far(snapshot: Snapshot, doing: str = "measuring") -> str:
-    steps = snapshot.steps_since_break
-    if steps >= steps_needed(snapshot.step_ms_p50):  # they are in no tick yet
+    steps, needed = snapshot.steps_since_break, steps_needed(snapshot.step_ms_p50)
+    if steps >= needed:  # they are in no tick yet
         return f"{doing} the first half second …"
-    return f"{doing} … {steps} of at most {MEASURED_STEPS} steps"
+    rate = snapshot.steps_per_s
+    left = f", about {ceil((needed - steps) / rate)} s more" if rate else ""
+    return f"{doing} … {steps} of at most {MEASURED_STEPS} steps{left}"
 
 
 def _end(snapshot: Snapshot) -> Iterator[str]:
@@ -175,6 +186,8 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
+    if crowded := caution_in_ab(snapshot):
+        yield crowded.partition(": ")[0]
     yield f"the first {WARMUP_STEPS} steps do not count"
     for row in snapshot.results[-1:]:
         if row.live:

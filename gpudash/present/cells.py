@@ -87,6 +87,13 @@ def whole(clauses: Iterable[str], width: int, between: str = " · ") -> str:
     return shown
 
 
+def clauses_in(clauses: Sequence[str], width: int, between: str = " · ") -> str:
+    """Return the first clause, or some of its words, and of the later ones those that fit."""
+    first = "".join(clauses[:1])
+    fits = cell_len(first) <= width
+    return whole(clauses, width, between) if fits else fitted(first, width).rstrip()
+
+
 def fitted(text: str, width: int) -> str:
     """Pad the text to the width, or cut it: `…` stands for missing words."""
     if cell_len(text) > width:

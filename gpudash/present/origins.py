@@ -41,9 +41,10 @@ def origin(snapshot: Snapshot, name: str) -> dict[str, str]:
     """Return formula, source, age and uncertainty by these words, the meaning by an empty one."""
     metric = METRICS[name]
     varies = _varies(snapshot, name)
+    stretch = now(snapshot.steps_per_s, snapshot.steps_since_break)
     return {
         "": metric.meaning,
-        "formula": f"{metric.formula} {_of(metric, now(snapshot.steps_per_s))}",
+        "formula": f"{metric.formula} {_of(metric, stretch)}",
         "source": metric.measured_by,
         "age": _age(snapshot, name, metric),
         "uncertainty": metric.uncertainty + (f"; {varies}" if varies else ""),

@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Step
@@ -20,9 +21,10 @@ REPORT_S = 0.5
 ReadingT = TypeVar("ReadingT", GpuReading, HostReading)
 
 
-def now(steps_per_s: float | None) -> str:
+def now(steps_per_s: float | None, steps: int = NOW_STEPS) -> str:
+    """Return the stretch that current values are of, where there were so many steps."""
     slow = steps_per_s and steps_per_s * NOW_S < NOW_STEPS  # 0 at rest
-    return f"last {NOW_STEPS} steps" if slow else f"last {NOW_S:g} s"
+    return f"last {fmt.steps(min(steps, NOW_STEPS))}" if slow else f"last {NOW_S:g} s"
 
 
 class Rate(NamedTuple):

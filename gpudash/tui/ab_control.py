@@ -202,7 +202,7 @@ class AbControl:
 
     @property
     def ending(self) -> str:
-        """How a running A/B ends if the run does: after how many pairs; empty without one."""
+        """How a running A/B ends if the run does, and what is left of it; empty without one."""
         shown = self._run.running
         if not self._run.comparing:
             return ""
@@ -213,9 +213,5 @@ class AbControl:
         if shown.doing:
             return "the tune ends, with the best so far"
         of = f"{shown.pairs} of {shown.planned_pairs} pairs"
-        return f"the A/B of {fmt.plain(shown.lever)} ends after {of}"
-
-    @property
-    def has_verdict_so_far(self) -> bool:
-        run, shown = self._run, self._run.running
-        return run.comparing and not run.slowing and shown is not None and shown.low is not None
+        kept = "too few for a verdict" if shown.low is None else "its verdict is kept"
+        return f"the A/B of {fmt.plain(shown.lever)} ends after {of}: {kept}"

@@ -32,7 +32,7 @@ from gpudash.tui.control import Control
 from gpudash.tui.inbox import Inbox
 from gpudash.tui.keys import ACTIVE, KEYS, REPLAY_KEYS
 from gpudash.tui.preferences import Appearance, Preferences, Tab
-from gpudash.tui.screens.dialog import AskText, ShowLines
+from gpudash.tui.screens.dialog import AskText, ShowLines, copy
 from gpudash.tui.screens.keys import Help, InOrder, Palette, as_markup, entries
 from gpudash.tui.screens.main import REMEMBERED, MainScreen, ReplayScreen
 from gpudash.tui.widgets.painted import Ascii
@@ -222,7 +222,7 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         self._open(ShowLines("where the numbers come from", lines))
 
     def action_copy(self) -> None:
-        self._copy(self.main_screen.copied())
+        copy(self, self.main_screen.copied())
 
     def action_find(self) -> None:
         def answered(text: str | None) -> None:

@@ -43,7 +43,6 @@ class Control(RunState):
         """Whether a script was sent SIGINT."""
         self.ending = False
         """Whether the dashboard waits for a script's end to quit."""
-        self._completing: str | None = None  # the recording that the user has ended
         self._shown_failure: RecordingError | None = None
 
     def take(self, snapshot: Snapshot) -> str | None:
@@ -165,20 +164,14 @@ class Control(RunState):
         self.require("record")
         self.engine.begin_sink("recording", Path(text).expanduser(), force=force)
 
-    def stop_recording(self, path: str) -> None:
-        """Do nothing in a second call."""
-        if self._completing != path:
-            self._completing = path
-            self.engine.stop_recording()
-
     def _recording_ended(self, before: Snapshot) -> str | None:
-        if self.snapshot.recording is not None:
+        ended = before.recording
+        if ended is None or self.snapshot.recording is not None:
             return None
-        completing, self._completing = self._completing, None
-        ended, failure = before.recording, self.engine.sink_failures.get("recording")
+        failure = self.engine.sink_failures.get("recording")
         shown, self._shown_failure = self._shown_failure, failure
-        if ended is None or completing is not None or failure is not shown:
-            return None  # status and log show a failure
+        if failure is not shown:
+            return None  # status and log show it
         if self.snapshot.state == "failed" and not ended.rows:
             return None  # nothing was written: there is no file
         return f"recording complete: {ended.path}"

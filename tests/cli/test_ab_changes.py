@@ -167,8 +167,8 @@ def test_the_starts_are_what_is_counted():
     assert "6 starts of each; losses identical over 1 step" in verdict
     assert each == "the starts: +5.0, +5.1, +4.9, +5.2, +4.8, +5.0 %"
     assert (a, b) == (
-        "train.py: 100.0 steps/s, 3,200.0 samples/s",
-        "train.py --fused: 105.0 steps/s, 3,360.0 samples/s",
+        "train.py: 100.0 steps/s, 3,200 samples/s",
+        "train.py --fused: 105.0 steps/s, 3,360 samples/s",
     )
     told = document(found(*SIX))
     assert (told.compared_by, told.confidence) == ("sample", 0.99)

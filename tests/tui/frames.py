@@ -1,9 +1,13 @@
 """What the main screen shows of a snapshot, as one frame: without a terminal and an event loop."""
 
 from collections.abc import Sequence
+from itertools import islice
+from unittest.mock import patch
+from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 from textual.geometry import Size
+from textual.widget import Widget
 
 from gpudash.present.cells import Parts, exactly
 from gpudash.protocol.commands import Plan
@@ -16,15 +20,28 @@ from gpudash.tui.panels import Panels, View
 from gpudash.tui.widgets.painted import Painted
 from tests.tui.fake_engine import FakeEngine, referred, with_recent
 
+SIZES: WeakKeyDictionary[Widget, Size] = WeakKeyDictionary()
+"""Those of widgets that no app lays out."""
+_laid_out = Widget.size
+patch.object(Painted, "size", property(lambda one: SIZES.get(one) or _laid_out.fget(one))).start()
+
 
 def text_of(row: Parts) -> str:
     """A row as text."""
     return "".join(text for text, _ in row)
 
 
+def painted_at(widget: Painted, size: Size, *, focused: bool) -> list[Parts]:
+    """Return a widget's rows at a size, which it has from then on: no app lays it out."""
+    SIZES[widget] = size
+    widget.set_reactive(Painted.has_focus, focused)
+    rows = [*islice(widget.rows(*size), size.height)] if all(size) else []
+    return [exactly(row, size.width) for row in (*rows, *[()] * (size.height - len(rows)))]
+
+
 def painted(widget: Painted, size: tuple[int, int], *, focused: bool = True) -> list[str]:
     """Return what a widget shows at a size: no app runs."""
-    return [*map(text_of, widget.painted_at(Size(*size), focused=focused))]
+    return [*map(text_of, painted_at(widget, Size(*size), focused=focused))]
 
 
 def frame(
@@ -66,8 +83,9 @@ def _frame(
     parts = {part.id: part for part in vars(panels).values() if isinstance(part, Painted)}
     parts |= {chart.id: chart for chart in panels.charts}
     for name, region in regions.items():
-        painted = parts[name].painted_at(region.size, focused=name == view.focus)
-        for y, row in enumerate(painted, region.y):
+        for y, row in enumerate(
+            painted_at(parts[name], region.size, focused=name == view.focus), region.y
+        ):
             rows[y].append((region.x, row))
     return [tuple(part for _, row in sorted(row_parts) for part in row) for row_parts in rows]
 

@@ -18,14 +18,14 @@ async def test_footer_levers_and_palette_show_what_is_not_possible(d):
     footer = d.footer()
     assert footer["pause"]["space"] == "dim"
     assert footer["help"]["?"] == "key"
-    assert "read only" in d.text()
+    assert " fixed " in d.text()
     told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
     assert WHY_NOT["pause"] in told.values()
     assert not any(title.startswith("Levers") for title in told)
     await d.show(changed(training(), can=(*training().can, "profile", "memory")))
     footer = d.footer()
     assert footer["pause"]["space"] == "key"
-    assert "read only" not in d.text()
+    assert " fixed " not in d.text()
     told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
     assert not set(WHY_NOT.values()) & set(told.values())
     assert "Levers · batch_size=16" in told

@@ -1,5 +1,6 @@
 """The answer strip: what it shows at each size, and its buttons."""
 
+import re
 from contextlib import asynccontextmanager
 
 import pytest
@@ -30,7 +31,7 @@ from tests.diagnosis.trainings import (
 from tests.tui.alone import Alone
 from tests.tui.comparisons import comparing
 from tests.tui.fake_engine import result
-from tests.tui.frames import painted
+from tests.tui.frames import painted, painted_at
 
 JOBS = OtherJobs(
     at_s=0.0,
@@ -75,7 +76,7 @@ def shown(snapshot, width, height=7, *, last_s=None, before=None, headline=None)
 def test_a_limit_is_a_band_in_its_hue_and_its_key_a_cap_and_nothing_else_is_filled(width):
     snapshot, strip = two_streams(), AnswerStrip(id="answer")
     strip.show(ask(snapshot), snapshot)
-    rows = strip.painted_at(Size(width, 3), focused=False)
+    rows = painted_at(strip, Size(width, 3), focused=False)
     filled = [[ink for text, ink in row if ink.startswith(("band-", "cap"))] for row in rows]
     assert filled == [["band-rate"], [], ["cap"]]
     assert width_of(rows[0][:1]) == width
@@ -113,20 +114,37 @@ def test_a_start_of_a_run_without_levers_promises_none():
     assert "levers" not in "".join(rows)
 
 
-def test_while_measuring_the_strip_names_the_row():
+def test_while_measuring_the_strip_names_row_and_neighbours_and_how_long_it_takes():
     rows = (result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True))
-    on_cpu = changed(cpu_step(), steps_since_break=3, results=rows)
-    seen = "".join(shown(on_cpu, 120))
-    assert "setting 2: pipelined=on" in seen
+    on_cpu = changed(cpu_step(), steps_since_break=3, steps_per_s=2.0, results=rows)
+    seen = shown(on_cpu, 120)
+    assert re.search(r"measuring … 3 of at most 20 steps, about \d+ s more", seen[0])
+    assert "setting 2: pipelined=on" in "".join(seen)
+    assert seen[2].startswith("▌ x has a proposal then")
+    waited = changed(on_cpu.series, values={**on_cpu.series.values, "core_wait_pct": (48.0,)})
+    crowded = shown(changed(on_cpu, series=waited, other_jobs=JOBS), 120)
+    assert "other jobs take 1.2 of 2 cores" in "".join(crowded[:2])
+
+
+def test_what_has_ended_says_what_was_foreseen():
+    tried = Try("compile", "on", "fewer kernels", "off", Gain(10.0, 12.0, "2 of 8 ms"))
+    for tries, said in (
+        ((tried,), "next: compile off → on: +10 to +12 %"),
+        ((), "nothing foreseen"),
+    ):
+        found = ask(changed(cpu_step(), state="finished"))
+        ended = changed(found, answer=changed(found.answer, tries=tries))
+        row = shown(cpu_step(), 120, headline=ended)[2]
+        assert row.rstrip() == f"▌ {said}; x needs a running training"
 
 
 @pytest.mark.parametrize(
     ("snapshot", "now"),
     [
-        (Snapshot(), "worker"),
+        (Snapshot(), "process"),
         (STARTING, "torch"),
         (changed(STARTING, awaits="model"), "model"),
-        (changed(STARTING, state="training", status=""), "first step"),
+        (changed(STARTING, state="training", status=""), "first training step"),
     ],
 )
 def test_a_start_shows_the_stage_that_goes_on(snapshot, now):

@@ -192,8 +192,8 @@ def test_one_pair_says_nothing_about_the_time_left():
 def test_a_verdict_stands_first_and_both_sides_in_figures_below():
     lines = text_of(comparison_rows(CONCLUDED.comparison, 118, 8))
     assert lines[0] == f" ✓ {VERDICT}"
-    assert lines[-3].startswith(" on   277.0 steps/s  step 3.610 ms  host 2.100 ms")
-    assert lines[-2].startswith(" off  295.0 steps/s  step 3.390 ms  host 2.200 ms")
+    assert lines[-3].startswith(" on   277.0 steps/s  step 3.61 ms  host 2.1 ms")
+    assert lines[-2].startswith(" off  295.0 steps/s  step 3.39 ms  host 2.2 ms")
     assert lines[-1].strip() == "losses not compared"
 
 

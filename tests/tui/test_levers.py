@@ -228,10 +228,10 @@ def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():
     assert "the script has no DataLoader" in line_of(shown, "one", (66, 8))
 
 
-def test_the_values_give_way_to_the_explanation():
+def test_the_explanation_gives_way_to_the_values():
     shown = panel((own(summary="Where the batches are made, and by how many processes at once."),))
-    assert lines(shown, (96, 3))[2].rstrip().endswith("processes at once.")
-    assert lines(shown, (120, 3))[2].rstrip().endswith("⏎ a, b")
+    assert lines(shown, (96, 3))[2].rstrip().endswith("processes at … ⏎ a, b")
+    assert lines(shown, (120, 3))[2].rstrip().endswith("processes at once.  ⏎ a, b")
 
 
 def test_the_panel_says_why_nothing_can_be_changed():

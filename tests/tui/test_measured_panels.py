@@ -16,7 +16,7 @@ from gpudash.tui.widgets.readings import Activity, device_lines
 from gpudash.tui.widgets.step_time import StepTime
 from gpudash.worker.phases import phases
 from tests.tui.fake_engine import gpu_sample, training, wave, with_series
-from tests.tui.frames import painted
+from tests.tui.frames import painted, painted_at
 
 LIVE = TimeView()
 AT_10_S = TimeView(end_s=20.0, cursor_s=10.0)
@@ -130,7 +130,7 @@ def test_peaks_beyond_the_scale_are_marked():
 def test_a_high_panel_has_a_line_for_the_step_and_for_each_phase():
     panel = StepTime(id="step")
     panel.show(run(), LIVE)
-    rows = panel.painted_at(Size(85, 20), focused=False)[1:-1]
+    rows = painted_at(panel, Size(85, 20), focused=False)[1:-1]
     inks = {ink for row in rows for text, ink in row if text.strip()}
     assert {"strong", "line-3", "line-4"} <= inks
 

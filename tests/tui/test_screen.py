@@ -13,12 +13,12 @@ from weakref import WeakSet
 import pytest
 from msgspec.structs import replace as changed
 
+from gpudash.present.cells import clauses_in
 from gpudash.protocol.training import Failed, Phase
 from gpudash.snapshot import Marker, Snapshot
 from gpudash.tui.app import Dashboard
 from gpudash.tui.arrangement import LEAST
 from gpudash.tui.bars import status
-from gpudash.tui.widgets.bars import clauses_in
 from gpudash.tui.widgets.levers import EFFECTS, LeverPanel
 from tests.tui.driving import dashboard, showing, still
 from tests.tui.fake_engine import NO_GPU, recording, result, settings, training, with_series
@@ -215,8 +215,8 @@ async def test_a_refusal_is_read_in_whole_and_takes_no_row(d):
 
 
 def test_the_status_line_leaves_out_whole_clauses_and_cuts_no_number():
-    said = "pipelined=on since 0:01:12 · measuring costs 4.65 ms a step, 0.8 % · a note"
-    assert clauses_in(said, 80) == said
+    said = ("pipelined=on since 0:01:12", "measuring costs 4.65 ms a step, 0.8 %", "a note")
+    assert clauses_in(said, 80) == " · ".join(said)
     assert clauses_in(said, 40) == "pipelined=on since 0:01:12 · a note"
     assert clauses_in(said, 22) == "pipelined=on since…"
 

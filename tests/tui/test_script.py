@@ -9,7 +9,6 @@ from tests.diagnosis.trainings import ask
 from tests.tui import scripts
 from tests.tui.comparisons import compared
 from tests.tui.driving import dashboard, showing, still
-from tests.tui.fake_engine import recording
 from tests.tui.scenes import changed
 
 
@@ -127,12 +126,8 @@ async def test_an_enter_that_is_held_does_not_answer_but_the_mouse_does_and_redo
 
 @showing(scripts.training())
 async def test_quitting_asks_whether_the_training_is_to_go_on_and_what_becomes_of_an_a_b(d):
-    for pairs, recorded, becomes in (
-        (21, recording(), "the recording keeps its verdict"),
-        (21, None, "its verdict so far is left on the terminal"),
-        (3, recording(), "too few pairs for a verdict"),
-    ):
-        shown = scripts.training(comparison=compared(pairs), recording=recorded)
+    for pairs, becomes in ((21, "its verdict is kept"), (3, "too few for a verdict")):
+        shown = scripts.training(comparison=compared(pairs))
         await d.show(shown)
         await d.press("q")
         assert "train.py is running" in asked(d)

@@ -148,7 +148,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.until(r"(?s)too\s+small.*20×5")
     screen.resize(180, 50)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
-    assert re.search(r"▌ starting .*worker .* torch .* model .* first step", screen.text)
+    assert re.search(r"▌ starting .*process .* torch .* model .* first training step", screen.text)
     screen.until(r"▶ training .* step +\d*[1-9]\d*")
     screen.until(row(1, "pipelined=off batch_size=2"))  # numbers in the table
     screen.until(r"measuring … \d+ of|-BOUND|(?i:limited by|unclear)")
@@ -256,6 +256,10 @@ def test_a_start_that_fails_and_a_worker_that_is_killed_are_told_and_a_restart_b
         screen.until("✗ failed")
         screen.until(r"SIGKILL|signal 9|killed")
         screen.until("press R to restart")
+    screen.resize(80, 24)  # two panels share a place
+    for key, shown in 3 * (("5", "━ ⁵history"), ("1", "━ ¹lever")):
+        screen.press(key)
+        screen.until(shown)
     screen.press("q")
     assert screen.end() == 1
     assert re.search(r"\?1049l(?s:.*)\ngpudash: .*(SIGKILL|signal 9|killed)", screen.raw)

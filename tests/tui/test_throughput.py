@@ -27,7 +27,7 @@ from gpudash.tui.widgets.throughput import ThroughputChart
 from tests.tui.alone import Alone
 from tests.tui.driving import mouse
 from tests.tui.fake_engine import training
-from tests.tui.frames import painted
+from tests.tui.frames import painted, painted_at
 
 LIVE = TimeView()
 TEN_S = TimeRange(begin_s=100.0, end_s=110.0, columns=10)
@@ -219,7 +219,7 @@ def of_blocks(block_s):
 def test_blocks_of_b_have_another_hue():
     chart = ThroughputChart(id="throughput")
     chart.show(of_blocks(5.0), SECONDS)
-    row = chart.painted_at(Size(60, 8), focused=True)[5]
+    row = painted_at(chart, Size(60, 8), focused=True)[5]
     inks = [ink for text, ink in row for _ in text]
     assert [inks[6 + column] for column in (48, 15, 20)] == ["past", "a", "b"]
 
@@ -271,7 +271,7 @@ def test_a_high_chart_is_lines_with_its_times_below_in_the_hues_of_its_blocks():
     assert " 0:20 " in "\n".join(seen(CHANGED, size=(120, 30)))
     chart = ThroughputChart(id="throughput")
     chart.show(of_blocks(5.0), SECONDS)
-    rows = chart.painted_at(Size(60, 20), focused=True)
+    rows = painted_at(chart, Size(60, 20), focused=True)
     assert {"rate", "a", "b"} <= {ink for row in rows for _, ink in row}
 
 

@@ -348,7 +348,7 @@ async def test_keys_copy_the_path_and_what_is_under_the_cursor_or_lead_back(d):
     screen = d.app.screen
     await d.press("w")
     assert d.app.clipboard == "/traces/trace.json"
-    assert d.notices() == ["copied: /traces/trace.json; Perfetto opens it too"]
+    assert d.notices() == ["copied; Perfetto opens it too: /traces/trace.json"]
     await d.press("y")
     assert d.app.clipboard.splitlines() == [
         "void cudnn::conv<float, 4>(int)",

@@ -54,8 +54,3 @@ class Asking(ContainedApp):
         """Do nothing if a dialog of this type is open (held key, double click)."""
         if not isinstance(self.screen, type(dialog)):
             self.push_screen(dialog, answered)
-
-    def _copy(self, text: str, copied: str = "copied") -> None:
-        if text:
-            self.copy_to_clipboard(text)
-        self.notify(f"{copied}: {text}" if text else "there is nothing to copy", markup=False)

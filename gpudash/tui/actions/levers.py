@@ -8,7 +8,7 @@ from gpudash.offers import canonical
 from gpudash.protocol.training import Lever
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.screens.chooser import Chooser, ChosenValue
-from gpudash.tui.screens.dialog import AskKey
+from gpudash.tui.screens.dialog import AskKey, copy
 
 
 class LeverActions(Asking):
@@ -176,5 +176,5 @@ class LeverActions(Asking):
 
     def action_new_starts(self) -> None:
         """Only copy a command: two trainings on one GPU would disturb each other."""
-        ab, copied = self.control.ab, "copied, for when nothing else trains here"
-        self._ask(lambda: self._copy(ab.command(ab.concluded("new_starts"), starts=STARTS), copied))
+        ab, told = self.control.ab, "copied, for when nothing else trains here"
+        self._ask(lambda: copy(self, ab.command(ab.concluded("new_starts"), starts=STARTS), told))

@@ -5,13 +5,10 @@ from functools import partial
 
 from gpudash import format as fmt
 from gpudash.errors import ExistsError, GpudashError
-from gpudash.snapshot import RecordingStatus
 from gpudash.tui.actions.asking import Asking
 from gpudash.tui.keys import key_for
 from gpudash.tui.screens.dialog import AskChoice, AskKey, AskText
 from workloads import find_workload, names
-
-TOO_FEW = "too few pairs for a verdict"
 
 
 class RunActions(Asking):
@@ -30,9 +27,7 @@ class RunActions(Asking):
         choices = {name: find_workload(name).summary for name in names()}
         hint = "another workload starts from new weights"
         if ends := self.control.ab.ending:
-            concluded = self.control.ab.has_verdict_so_far
-            kept = "the ledger keeps its verdict" if concluded else TOO_FEW
-            hint += f"\n{ends}:\n{kept}"
+            hint += f"\n{ends}"
         self._open(AskChoice("workload", choices, current, hint), answered)
 
     def action_pause(self) -> None:
@@ -64,10 +59,8 @@ class RunActions(Asking):
 
     def action_record(self) -> None:
         """Complete the recording, or ask for a new file to record to."""
-        recording = self.control.snapshot.recording
-        if recording is not None:
-            self.control.stop_recording(recording.path)
-            self.notify(f"completing {recording.path}", markup=False)
+        if self.control.snapshot.recording is not None:
+            self.control.engine.stop_recording()
             return
         if not self._ask(lambda: self.control.require("record")):
             return
@@ -121,19 +114,12 @@ class RunActions(Asking):
         completed = f" The recording {recording.path} is completed." if recording else ""
         question = f"{self.control.workload} is running. Stop it, or leave it running?{completed}"
         if ends := self.control.ab.ending:
-            question += f" Either way {ends}: {self._kept_verdict(recording)}."
+            question += f" Either way {ends}."
         answers = {
             "s": f"stop it, {how}, and quit",
             "l": "leave it running and quit; gpudash attach shows it again",
         }
         self._open(AskKey(question, answers, "stays"), answered)
-
-    def _kept_verdict(self, recording: RecordingStatus | None) -> str:
-        if not self.control.ab.has_verdict_so_far:
-            return TOO_FEW
-        if recording is not None:
-            return "the recording keeps its verdict"
-        return "its verdict so far is left on the terminal"
 
     def action_leave_now(self) -> None:
         """Quit; with a user's script, first send it Ctrl-C, and the next time ask."""
@@ -151,5 +137,5 @@ class RunActions(Asking):
         if self.control.leavable:
             self.control.engine.leave()
         if self.control.snapshot.recording is not None:
-            self.control.stop_recording(self.control.snapshot.recording.path)
+            self.control.engine.stop_recording()
         self.exit()

@@ -2,10 +2,10 @@
 
 import textwrap
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from textual import events
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
@@ -23,6 +23,14 @@ def text(content: str, *, classes: str | None = None) -> Static:
     """Return a widget with plain text: no markup, and no control characters but line feeds."""
     shown = "\n".join(map(plain, content.split("\n")))
     return Static(shown, classes=classes, markup=False)
+
+
+def copy(app: App[Any], what: str, told: str = "copied") -> None:
+    """Copy a text, and show its first line."""
+    if what:
+        app.copy_to_clipboard(what)
+    told = f"{told}: {plain(what.partition(chr(10))[0])}"
+    app.notify(told if what else "there is nothing to copy", markup=False)
 
 
 def framed(title: str, *content: Widget, hint: str = "", wide: bool = False) -> Widget:

@@ -140,6 +140,7 @@ class MainScreen(Contained, Screen[None]):
         if places(*self.size, self._board.shown) != before:
             # by a child, as Textual caches a screen's arrangement until a child requests another
             self._panels.header.refresh(layout=True)
+            self.refresh()  # all of it: who asks for a region meanwhile hides what has moved
             self._place_notices()
 
     def _place_notices(self) -> None:

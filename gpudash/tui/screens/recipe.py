@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from gpudash.present.own_line import OwnLine, unknown
 from gpudash.protocol.training import Lever
-from gpudash.tui.screens.dialog import Dialog, ways
+from gpudash.tui.screens.dialog import Dialog, copy, ways
 from workloads.take_home import recipe
 
 INKS = {"+": "$text-success", "-": "$text-muted"}
@@ -61,7 +61,4 @@ class TakeHome(Dialog[None]):
 
     def action_copy(self) -> None:
         code = recipe(self._lever.name, self._value).code
-        if code:
-            self.app.copy_to_clipboard(code)
-        copied = f"copied: the lines for {self._setting}"
-        self.app.notify(copied if code else "there is nothing to copy", markup=False)
+        copy(self.app, code, f"copied the lines for {self._setting}")

@@ -18,7 +18,7 @@ from gpudash.tui.containment import Contained
 from gpudash.tui.control import Control
 from gpudash.tui.keys import TIMELINE_KEYS, Key, key_for
 from gpudash.tui.profiles import ShownProfile
-from gpudash.tui.screens.dialog import AskText
+from gpudash.tui.screens.dialog import AskText, copy
 from gpudash.tui.screens.keys import Help, bindings
 from gpudash.tui.widgets.bars import Bar
 from gpudash.tui.widgets.summary import ALL, MOST, Painter, Tables, summary_rows
@@ -219,9 +219,7 @@ class TimelineScreen(Contained, Screen[None]):
         self.app.call_later(self.app.run_action, "try_it")
 
     def action_where(self) -> None:
-        path = str(self.shown.path)
-        self.app.copy_to_clipboard(path)
-        self.app.notify(f"copied: {fmt.plain(path)}; Perfetto opens it too", markup=False)
+        copy(self.app, str(self.shown.path), "copied; Perfetto opens it too")
 
     def action_copy(self) -> None:
         if self._page == "lanes":
@@ -229,9 +227,7 @@ class TimelineScreen(Contained, Screen[None]):
             copied = "" if found is None else "\n".join([found.name, " · ".join(facts(found))])
         else:
             copied = self.tables.text
-        if copied:
-            self.app.copy_to_clipboard(copied)
-            self.app.notify(f"copied: {fmt.plain(copied.partition(chr(10))[0])}", markup=False)
+        copy(self.app, copied)
 
     def action_help(self) -> None:
         self.app.push_screen(Help(self.keys, reading=READING))

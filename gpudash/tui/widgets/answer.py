@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.availability import unable
 from gpudash.diagnosis.headline import Headline
 from gpudash.present.axes import TimeView
-from gpudash.present.cells import Parts, fitted, whole, width_of
+from gpudash.present.cells import Parts, clauses_in, fitted, whole, width_of
 from gpudash.present.readings import step_value
 from gpudash.protocol.answer import Lane, Part, Try
 from gpudash.protocol.training import StartStage
@@ -53,18 +53,12 @@ LEAST_BAR = 10
 EDGE, IDLE = "▏", "·"
 """An edge begins each part and ends a lane, so that parts are distinct without colour too."""
 STAGES: Mapping[StartStage, str] = {
-    "process": "worker",
+    "process": "process",
     "torch": "torch",
     "model": "model",
-    "step": "first step",
-}
-"""The stages of a start, in order."""
-OF_SCRIPT: Mapping[StartStage, str] = {
-    "process": "started",
-    "torch": "torch",
     "step": "first training step",
 }
-"""The stages of a user's script."""
+"""The stages of a start, in order; when a script has its model is not known."""
 
 
 class AnswerStrip(Panel):
@@ -161,8 +155,7 @@ class AnswerStrip(Panel):
         proven = answer is not None and answer.is_proven and not shown.caution
         right: Parts = (("✓ proven by slowing it", "better"),) if proven else ()
         room = width - width_of(right) - 3 * proven
-        text = whole(left, room, "; ") or fmt.clip("".join(left[:1]), room)
-        return _apart(((text, "text"),), right, width)
+        return _apart(((clauses_in(left, room, "; "), "text"),), right, width)
 
     def _action(self, width: int) -> Parts:
         shown, first = self._shown, self._shown.first
@@ -215,14 +208,21 @@ class AnswerStrip(Panel):
         return (" ◌ ", "busy"), (told, "strong"), (f"   {whole(keys, room, ', ')}", "dim")
 
     def _nothing(self) -> str:
-        shown = self._shown
-        passing = ("ended", "silent", "paused", "profiling", "switching", "measuring")
+        """Return why there is nothing to press, or what can be tried all the same."""
+        shown, passing = self._shown, ("silent", "paused", "profiling", "switching")
+        if shown.kind == "ended" and shown.answer is not None:
+            tries = (one.promise for one in shown.answer.tries if one.gain is not None)
+            said = next((f"next: {one}" for one in tries), "nothing foreseen")
+            return f"{said}; {key_for('try_it')} needs a running training"
         if shown.kind in passing or not self._can_try:
             return ""
+        if shown.kind == "measuring":
+            return f"{key_for('try_it')} has a proposal then, if any lever helps"
         names = ", ".join(dict.fromkeys(fmt.plain(one.lever) for one in shown.tries))
         untried = f"; untried: {names}" if names else ""
         keys = f"{key_for('compare')} tries one, {key_for('tune')} tries all"
-        return f"nothing foreseen{untried}   {keys}"
+        until = " until other jobs end" * (shown.kind == "cores")
+        return f"nothing foreseen{until}{untried}   {keys}"
 
     def _lanes(self, width: int, rows: int) -> Iterator[Parts]:
         """Yield the lanes on one scale: a column is the same moment of the step in all."""
@@ -296,7 +296,8 @@ def _padding(snapshot: Snapshot) -> str:
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
     """Return the stages of a start: done, present with its time so far, and to come."""
-    stages = OF_SCRIPT if runs_on(snapshot) or compares_starts(snapshot) else STAGES
+    of_script = runs_on(snapshot) or compares_starts(snapshot)
+    stages = {one: name for one, name in STAGES.items() if not (of_script and one == "model")}
     now = [*stages].index(snapshot.awaits if snapshot.state == "starting" else "step")
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
     waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
@@ -314,7 +315,8 @@ def _start_hints(snapshot: Snapshot) -> tuple[str, ...]:
         as_it_is = f"{script} runs as it would without gpudash, until you move a lever"
         return tuple(filter(None, (as_it_is, unable("levers", snapshot))))
     early = "levers work already: the first step uses what you set now"
-    return (early,) * ("levers" in snapshot.can)
+    later = f"what limits it, and what {key_for('try_it')} can try, is known some steps later"
+    return (*(early,) * ("levers" in snapshot.can), later)
 
 
 def _rest_text(lane: Lane, step_ms: float) -> str:

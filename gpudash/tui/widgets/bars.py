@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from textual import events
 
 from gpudash import format as fmt
-from gpudash.present.cells import Cell, Parts, fitted, placed, whole, width_of
+from gpudash.present.cells import Cell, Parts, clauses_in, placed, width_of
 from gpudash.protocol.session import Playback
 from gpudash.tui.widgets.painted import Painted
 
@@ -45,15 +45,8 @@ class StatusLine(Bar):
     def rows(self, width: int, height: int) -> Iterator[Parts]:  # noqa: ARG002  # a bar is one row
         for cell in self.cells:
             (sentence, style), (hint, _) = cell.parts
-            shown = clauses_in(sentence, max(width - 2 - len(hint), LEAST))
+            shown = clauses_in(sentence.split(" · "), max(width - 2 - len(hint), LEAST))
             yield ((f" {fmt.clip(shown + hint, width - 2)}", style),)
-
-
-def clauses_in(sentence: str, width: int) -> str:
-    """Return the clauses that fit uncut, or at least some words of the first one."""
-    clauses = sentence.split(" · ")
-    fits = cell_len(clauses[0]) <= width
-    return whole(clauses, width) if fits else fitted(clauses[0], width).rstrip()
 
 
 class Scrubber(Painted):

@@ -159,13 +159,6 @@ def _check(shown: ComparisonShown, width: int) -> Parts:
     return ((fitted(f"control (the same setting twice) {said}", width), ink),)
 
 
-def _figure(value: float | None) -> str:
-    """Return a number with four digits or more: differences are often in the last ones."""
-    if value is None or not 0.01 <= abs(value) < 999.95:
-        return fmt.significant(value)
-    return f"{value:#.4g}"
-
-
 def _spent(shown: ComparisonShown, width: int, price: float | None) -> list[Parts]:
     asked = shown.energy is not None or bool(shown.why_no_energy)
     said = worth_lines(shown, price, energy=asked)
@@ -178,7 +171,7 @@ def _sides(shown: ComparisonShown, width: int) -> list[Parts]:
     name_width = min(max(map(cell_len, names)), max(width // 3, 1))
     columns = []
     for before, values, unit in figures(shown):
-        texts = [_figure(value) for value in values]
+        texts = [fmt.figure(value) for value in values]
         longest = max(map(len, texts))
         columns.append([f"{before} {text:>{longest}} {unit}".removeprefix(" ") for text in texts])
     if not columns:

@@ -18,7 +18,6 @@ from gpudash.present.cells import (
     cut,
     exactly,
     first_in_sight,
-    fitted,
     following,
     value_in,
     whole,
@@ -53,7 +52,8 @@ STATE_FROM = 100
 LEAST_BAR = 8
 """Fewest columns of the axis."""
 RUNS, CURSOR = "◐", "▸"
-CLAUSE = re.compile(r"[.:;,]( |$)")
+CLAUSE = re.compile(r"(?:\S+ ){2,}?\S*?(?=[.:;,](?: |$)|$)|.*")
+"""The first clause of a summary with three words or more."""
 IDLE = "·"
 """Nothing is foreseen of a lever."""
 EFFECTS: dict[Effect, str] = {
@@ -181,7 +181,7 @@ class LeverPanel(Panel):
         row.put(end - 1, f" {head} ", "dim")
         end += cell_len(head)
         why = fmt.plain(self._why_not or "")
-        why = why if end + cell_len(why) + 4 <= width else "read only"
+        why = why if end + cell_len(why) + 4 <= width else "fixed"
         if why and end + cell_len(why) + 4 <= width:
             row.put(end + 2, f" {why} ", "busy")
         return row.parts
@@ -189,8 +189,8 @@ class LeverPanel(Panel):
     def body(self, width: int, height: int) -> Iterator[Parts]:
         count, shown = len(self._ledger), min(self._open, height)
         if not count:
-            for line in ("no levers are known yet", *_wrap(self._why_not or "", width)):
-                yield ((f"   {line}", "faint"),)
+            why = textwrap.wrap(fmt.plain(self._why_not or ""), max(width - 1, 1))
+            yield from (((f"   {line}", "faint"),) for line in ("no levers are known yet", *why))
             return
         self._first = first_in_sight(self._first, self._cursor, self._open, shown)
         columns = _columns(self._ledger, width)
@@ -235,21 +235,17 @@ class LeverPanel(Panel):
         if height < 1:
             return
         one = self._ledger[self._cursor]
-        row, indent = one.row, 3
-        fixed = self._why_not or row.lever.refusal
-        values = f"{key_for('screen.enter')} {row.lever.valid}" if not fixed else ""
+        row, fixed, room = one.row, self._why_not or one.row.lever.refusal, max(width - 4, 1)
+        values = "" if fixed else f" {key_for('screen.enter')} {fmt.plain(row.lever.valid)}"
         does = ""
         if not fixed and one.standing is not Standing.FIXED:
             does = f", {EFFECTS[row.lever.effect]}"
             does = does.replace(" and new weights", ", same weights") if row.keeps_weights else does
         clauses = [f"{row.lever.name}{does}: {row.lever.summary}", row.forecast, row.context]
         text = " ".join(fmt.plain(clause) for clause in clauses if clause)
-        lines = _shortened(text, width - indent, height)
-        for index, line in enumerate(lines):
-            is_last = index == len(lines) - 1
-            gap = width - indent - cell_len(line) - cell_len(values) - 1
-            tail = f"{' ' * gap}{values}" if is_last and gap > 1 else ""
-            yield ((" " * indent + line, "dim"), (tail, "faint"))
+        more = f" …{fmt.clip(values, room // 2)}"
+        lines = textwrap.wrap(f"{text} {values}", room, max_lines=height, placeholder=more)
+        yield from (((f"   {line}", "dim"),) for line in lines)
 
 
 def _columns(rows: Sequence[LedgerRow], width: int) -> _LedgerColumns:
@@ -310,7 +306,8 @@ def _worth(one: LedgerRow, axis: Axis, columns: _LedgerColumns, ink: str) -> Par
     room = columns.bar + 1 + columns.worth - cell_len(bar)
     if one.ends or one.state:
         return (bar, _bar_ink(one)), (set_cell_size(f" {cut(worth, room - 1)}", room), ink)
-    what = f"   {CLAUSE.split(fmt.plain(one.row.lever.summary))[0]}"
+    clause = CLAUSE.match(fmt.plain(one.row.lever.summary))
+    what = f"   {clause[0]}" if clause else ""
     room += columns.state - cell_len(worth) - 2
     return (bar, _bar_ink(one)), (f" {worth}", ink), (what * (cell_len(what) <= room), "faint")
 
@@ -327,18 +324,3 @@ def _bar_ink(one: LedgerRow) -> str:
         return "rate" if one.gain is not None else "faint"
     low, _, high = one.proof
     return "better" if low > 0 else "bad" if high < 0 else "dim"
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    return textwrap.wrap(fmt.plain(text), max(width - 1, 1))
-
-
-def _shortened(text: str, width: int, rows: int) -> list[str]:
-    """Return the text in at most this many rows: its first whole sentences, or its first words."""
-    lines = _wrap(text, width)
-    if len(lines) <= rows:
-        return lines
-    ends = [match.start() + 1 for match in re.finditer(r"\. ", text)]
-    shorter = (_wrap(text[:end], width) for end in reversed(ends))
-    cut_off = [*lines[: rows - 1], fitted(f"{lines[rows - 1]} …", max(width - 1, 0)).rstrip()]
-    return next((clauses for clauses in shorter if len(clauses) <= rows), cut_off)

@@ -1,8 +1,9 @@
 """The base of all widgets: paints rows as strips. It alone knows rich's segments and styles."""
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice, starmap
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -15,12 +16,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gpudash.format import as_ascii
-from gpudash.present.cells import Parts, exactly, width_of
+from gpudash.present.cells import Parts, width_of
 from gpudash.tui import inks
 from gpudash.tui.containment import Contained, PartFailed
 
 FEW_COLOURS = (None, "standard")
 """rich's colour systems with sixteen colours or none."""
+FULL = re.compile("(█+)")
 
 
 class Painted(Contained, Widget):
@@ -33,22 +35,10 @@ class Painted(Contained, Widget):
         self._theme = ""
         self._inks: dict[str, Style] = {}
         self._failure: str | None = None  # why the last update failed
-        self._alone: Size | None = None  # where no app gives it a size
 
     def rows(self, width: int, height: int) -> Iterable[Parts]:
         """Return the rows; anything beyond `width` or `height` is cut off."""
         raise NotImplementedError  # no ABC: Textual has a metaclass of its own
-
-    @property
-    def size(self) -> Size:
-        return self._alone or super().size
-
-    def painted_at(self, size: Size, *, focused: bool) -> list[Parts]:
-        """Return the rows at a size, as they are painted there; for a widget without an app."""
-        self._alone = size
-        self.set_reactive(Widget.has_focus, focused)
-        rows = [exactly(row, size.width) for row in self._rows(*size)]
-        return rows + [exactly((), size.width)] * (size.height - len(rows))
 
     @contextmanager
     def contained(self) -> Iterator[None]:
@@ -110,12 +100,19 @@ class Painted(Contained, Widget):
         return islice(self.rows(width, height), height)
 
     def _strip(self, row: Parts, width: int) -> Strip:
-        wide, few = width_of(row), self._hues_are_few()
-        segments = [
-            Segment(inks.lettered(text, name) if few else text, self._ink(name))
-            for text, name in (*row, (" " * (width - wide), ""))
-        ]
-        return Strip(segments, max(width, wide)).crop(0, width)
+        wide, segments = width_of(row), self._lettered if self._hues_are_few() else self._coloured
+        parts = (*row, (" " * (width - wide), ""))
+        return Strip(chain.from_iterable(starmap(segments, parts)), max(width, wide)).crop(0, width)
+
+    def _coloured(self, text: str, name: str) -> Iterator[Segment]:
+        yield Segment(text, self._ink(name))
+
+    def _lettered(self, text: str, name: str) -> Iterator[Segment]:
+        """Yield letters for the hue; in full cells they are reversed, as those of lanes."""
+        for piece in FULL.split(text):
+            shown, ink = inks.lettered(piece, name), self._ink(name)
+            is_full = piece.startswith("█") and shown != piece
+            yield Segment(shown, ink + Style(reverse=True) if is_full else ink)
 
     def notify_style_update(self) -> None:
         """Draw in a new theme's colours; other style updates, such as of the focus, do nothing."""

@@ -35,8 +35,8 @@ DIGIT = "⁵"
 """The pane's key; it marks the open tab."""
 LEAST_WHY = 8
 """Fewest free rows in which the pane tells why, too."""
-WHY = 74
-"""Columns of the table that tells why, where something stands beside it."""
+LEAST_SAID = 34
+"""Fewest columns for what stands beside the table that tells why."""
 RANKS_FRAME = 3
 """Rows of the ranks' table for its rule, its head and what holds them up."""
 VALUE = 12
@@ -309,11 +309,12 @@ def _why(snapshot: Snapshot, width: int, height: int) -> Iterator[Parts]:
         return
     yield ()
     yield rule(f"why ({key_for('why')})", width)
-    room = width - WHY - 2
-    said = [] if room < WHY // 2 else [*answer.evidence, *try_lines(answer)]
+    wide = max(map(len, answer.why), default=0) + 4
+    room = width - wide - 1
+    said = [] if room < LEAST_SAID else [*answer.evidence, *try_lines(answer)]
     lines = chain.from_iterable(wrapped(fmt.plain(one), room) for one in said)
     table = (((f" {fmt.clip(line, width - 2)}", "dim"),) for line in answer.why)
-    yield from beside(table, (((line, "dim"),) for line in lines), WHY if said else width)
+    yield from beside(table, (((line, "dim"),) for line in lines), wide if said else width)
 
 
 def _on_gpu(snapshot: Snapshot) -> bool:

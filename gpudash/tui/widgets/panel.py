@@ -109,9 +109,10 @@ def _length(time_range: TimeRange) -> str:
     return f"{length_s:.0f} s" if length_s < SECONDS_TO else fmt.minutes(length_s)
 
 
-def moment_cell(view: TimeView, steps_per_s: float | None) -> Cell:
+def moment_cell(view: TimeView, snapshot: Snapshot) -> Cell:
     if view.moment_s is None:
-        return cell(now(steps_per_s), "dim", rank=5)
+        stretch = now(snapshot.steps_per_s, snapshot.steps_since_break)
+        return cell(stretch, "dim", rank=5)
     return cell(f"at {fmt.minutes(view.moment_s)}", "dim", rank=1)
 
 

@@ -75,7 +75,7 @@ class Activity(TimePanel):
         title = "GPU" if "gpu" in kinds else "host"
         if width >= ROOMY and {"gpu", "host"} <= kinds:
             title = "GPU and host"
-        at = () if self.view.moment_s is None else (moment_cell(self.view, None),)
+        at = () if self.view.moment_s is None else (moment_cell(self.view, self._snapshot),)
         whose = [cell("rank 0", "dim", rank=2)] * bool(self._snapshot.ranks)
         more = button("close" if self.whole else "all", "screen.device", rank=1)
         return (cell(f"³{title}", "strong"), *whose), (*at, more)

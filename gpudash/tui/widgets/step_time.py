@@ -50,7 +50,7 @@ class StepTime(TimePanel):
         else:
             named = {"mean": value_at(snapshot.series, "step_ms", view.moment_s)}
         values = (
-            moment_cell(view, snapshot.steps_per_s),
+            moment_cell(view, snapshot),
             *(
                 Cell(parts=((f"{name} ", "dim"), (fmt.milliseconds(ms), "strong")), rank=rank)
                 for rank, (name, ms) in enumerate(named.items(), start=1)

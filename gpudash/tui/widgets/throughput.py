@@ -68,18 +68,17 @@ class ThroughputChart(TimePanel):
         return (unit,), (*keys, *self._values())
 
     def _values(self) -> Iterator[Cell]:
+        """Yield what was measured at the cursor; the newest rate is the answer's."""
         snapshot, at_s, rate = self._snapshot, self.view.moment_s, throughput(self._snapshot)
-        now, steps = rate.now, snapshot.steps_per_s
-        if at_s is not None:
-            now = value_at(snapshot.series, rate.name, at_s)
-            steps = value_at(snapshot.series, "steps_per_s", at_s)
-        if now is not None or at_s is not None:
-            yield moment_cell(self.view, snapshot.steps_per_s)
-        if at_s is not None and (side := side_at(snapshot.blocks, at_s)):
+        if at_s is None:
+            return
+        yield moment_cell(self.view, snapshot)
+        if side := side_at(snapshot.blocks, at_s):
             yield cell(side.upper(), side, rank=2)
         if rate.unit != "steps/s":
+            steps = value_at(snapshot.series, "steps_per_s", at_s)
             yield cell(f"{fmt.significant(steps)} steps/s", "dim", rank=3)
-        yield cell(fmt.significant(now), "strong")
+        yield cell(fmt.significant(value_at(snapshot.series, rate.name, at_s)), "strong")
 
     # ── body ────────────────────────────────────────────────────────────────────────────
 
@@ -119,7 +118,7 @@ class ThroughputChart(TimePanel):
         new = -(-NEW_S // time_range.bin_s) if self.view.end_s is None else columns
         inks = ["rate" if x >= columns - new else "past" for x in range(columns)]
         for x, share_b in compared.items():  # of both sides, or of none
-            inks[x] = side_of(share_b) or "dim"
+            inks[x] = side_of(share_b) or "idle"
         return inks
 
     def _band(
