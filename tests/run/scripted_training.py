@@ -7,6 +7,7 @@ import argparse
 import os
 import sys
 import time
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -125,6 +126,8 @@ def load(file):
         time.sleep(0.02)
 
 
+LARGE = bytes(1_000_000)
+"""While so much is hashed, other threads run."""
 OPTIONS = {
     "--steps": {"type": int, "default": 100_000},
     "--until": {"type": Path, "help": "instead: until it is there"},
@@ -156,7 +159,8 @@ def behave(worker, arguments):
     if arguments.loss is not None:
         worker.first_loss = lambda step: arguments.loss if step == 2 else 1 / step
     if arguments.busy:
-        Thread(target=lambda: [sum(range(1000)) for _ in count()], daemon=True).start()
+        for _ in range(4):  # a share of a busy machine's core that is seen, too
+            Thread(target=lambda: any(not sha256(LARGE) for _ in count()), daemon=True).start()
 
 
 def main():
