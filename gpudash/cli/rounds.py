@@ -20,7 +20,6 @@ from gpudash.cli.headless import News, session_of
 from gpudash.cli.user_training import UserTraining
 from gpudash.compare.alternation import (
     FEWEST_BLOCKS,
-    MOST_PAIRS,
     TOLD,
     SideBlocks,
     alone,
@@ -332,20 +331,30 @@ class Rounds:
 
         Return how long that was.
         """
-        began_s, pairs = time.monotonic(), self._arguments.pairs
-        least_s = self._lasts_s(start_s)
+        began_s, least_s = time.monotonic(), self._lasts_s(start_s)
+        pairs: int | None = self._arguments.pairs
 
         def is_known() -> bool:
-            fewest = self._fewest_blocks()
-            if fewest < (pairs or FEWEST_BLOCKS):
-                return fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running)
-            lasted_s = time.monotonic() - began_s
-            has_losses = all(one.side.has_losses for one in self._running)
-            is_enough = lasted_s >= (least_s if has_losses else start_s)
-            return fewest >= (pairs or MOST_PAIRS) or is_enough
+            fewest, running = self._fewest_blocks(), self._running
+            if fewest < FEWEST_BLOCKS:
+                return False
+            are_over = any(one.has_ended for one in running) or all(
+                one.side.done for one in running
+            )
+            if self._is_late or are_over:
+                return True
+            if pairs is not None:
+                return fewest >= pairs
+            has_losses = all(one.side.has_losses for one in running)
+            return time.monotonic() - began_s >= (least_s if has_losses else start_s)
 
         self._until(is_known)
         return time.monotonic() - began_s
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return time.monotonic() > self._until_s
 
     def _fewest_blocks(self) -> int:
         return min(len(one.side.blocks) for one in self._running)
@@ -356,7 +365,7 @@ class Rounds:
         self._show(self._running)
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
-        if time.monotonic() > self._until_s:
+        if self._is_late:
             raise NoResultError(Exit.DONE)
         fewest = self._fewest_blocks()
         for one in self._running:
