@@ -183,7 +183,7 @@ class ComparingChanges:
         starts, budget = self._arguments.starts, minutes(self._arguments.budget)
         often = f"until it is sure, for {budget} at most"
         if self._found.fixed:
-            often = f"{starts} time{'s' * (starts > 1)}"
+            often = f"{starts} time{'s' * (starts > 1)}, for {budget} at most"
         for letter, one in zip("AB", self._asked, strict=True):
             self._say(f"{letter}: {one.name}")
         writes = "each start writes their files again"

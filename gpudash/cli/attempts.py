@@ -87,7 +87,8 @@ def lines(report: AttemptsReport) -> list[str]:
 def _line(one: ListedAttempt) -> str:
     measured = ""
     if one.change is not None:
-        measured = f", {change(one.change, one.low, one.high)}, {one.count} {one.counted}"
+        counted = one.counted.removesuffix("s" * (one.count == 1))
+        measured = f", {change(one.change, one.low, one.high)}, {one.count} {counted}"
     held = f", {WORDS[one.holds]}" if one.holds is not None else ""
     why = f": {one.told}" if one.told and one.change is None else ""
     return plain(f"{one.when}  {one.lever}={one.a},{one.b}: {one.verdict}{measured}{held}{why}")
