@@ -12,7 +12,7 @@ from gpudash.format import change, plain
 from gpudash.recording.files import reason, shown
 from gpudash.run.attempts import Attempt, project_file, read
 
-LISTED = 50
+LISTED = 20
 WORDS = {True: "holds", False: "does not hold", None: ""}
 
 
@@ -28,7 +28,7 @@ class AttemptsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = 1
     attempts: tuple[ListedAttempt, ...]
-    """The newest 50, the newest last."""
+    """The newest 20, the newest last."""
     earlier: int
     """Those before them, which count all the same."""
     left_out: int

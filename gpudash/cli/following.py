@@ -30,7 +30,7 @@ def after_programs(found: Estimate, arguments: argparse.Namespace, *, holds: boo
     if verdict == "inconclusive" or holds is False:
         if arguments.starts is not None:
             return shlex.join(again(arguments, "--starts", str(2 * arguments.starts)))
-        return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
+        return more_time(arguments)
     if arguments.versions is not None:
         return shlex.join(why(arguments))
     command = arguments.b if verdict == "faster" else arguments.a
@@ -42,8 +42,12 @@ def after_tune(best: Settings, arguments: argparse.Namespace, *, ran_out: bool) 
     for name, value in best.items():
         return shlex.join(["gpudash", "show", f"{name}={value}"])
     if ran_out:
-        return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
+        return more_time(arguments)
     return shlex.join(why(arguments))
+
+
+def more_time(arguments: argparse.Namespace) -> str:
+    return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
 
 
 def again(

@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from gpudash.cli.following import after_lever, after_programs, after_tune
+from gpudash.cli.following import after_lever, after_programs, after_tune, more_time
 from gpudash.cli.main import parse
 from gpudash.compare.paired_t import Estimate
 
@@ -56,3 +56,8 @@ def test_a_tune_is_followed_by_what_it_has_proven_or_more_time():
     assert after_tune({"gc": "rare"}, arguments, ran_out=True) == "gpudash show gc=rare"
     assert after_tune({}, arguments, ran_out=True) == "gpudash tune --budget 60 train.py"
     assert after_tune({}, arguments, ran_out=False) == "gpudash why train.py"
+
+
+def test_a_gate_that_does_not_know_is_followed_by_more_time():
+    arguments = parse(["gate", "--json", "main", "--", "train.py", "-n", "3"])[1]
+    assert more_time(arguments) == "gpudash gate --budget 1200 --json main -- train.py -n 3"
