@@ -11,28 +11,27 @@ import argparse
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 
 from counted_training import BASES
 
-from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds, Started
+from gpudash.cli.rounds import Asked, MeasuredRound, NoResultError, Rounds
 from gpudash.compare.counted import Each, changes
 from gpudash.run.user_command import understand
 
 SCRIPT = Path(__file__).with_name("counted_training.py")
 
 
-def silent(_running: Sequence[Started]) -> None:
-    """Show nothing of the starts."""
+def silent(_news: object) -> None:
+    """Show and say nothing of the starts."""
 
 
 def measured(base: str, plant: str, device: str) -> MeasuredRound:
     words = ["--", sys.executable, str(SCRIPT), base]
     sides = [[*words, "--device", device], [*words, plant, "--device", device]]
     a, b = (Asked(" ".join(one[3:]), understand(one)) for one in sides)
-    rounds = Rounds((a, b), Namespace(pairs=6), time.monotonic() + 300, silent)
+    rounds = Rounds((a, b), Namespace(pairs=6), time.monotonic() + 300, silent, silent)
     return rounds.next(seed=0)
 
 

@@ -151,7 +151,7 @@ class ComparingChanges:
         if screen is not None:
             self._say, show = screen.say, screen.show
         self._announce()
-        rounds = Rounds(asked, arguments, until_s, show, found.measuring_s)
+        rounds = Rounds(asked, arguments, until_s, show, self._say, found.measuring_s)
         with heeding(rounds.take):
             if screen is None:
                 self._compare(rounds)
@@ -160,7 +160,7 @@ class ComparingChanges:
         return self._conclude()
 
     @property
-    def failed(self) -> int | None:
+    def failed(self) -> Exit | None:
         """Return the exit code of what failed or was interrupted; None: nothing."""
         return None if self._failed is None else self._failed.code or None
 
@@ -171,9 +171,6 @@ class ComparingChanges:
                 self._add(rounds.next(seed=len(self._found.measured)))
             except NoResultError as error:
                 self._failed = error
-            if rounds.why_apart != self._found.why_apart:
-                self._found.why_apart = rounds.why_apart
-                self._say(f"{rounds.why_apart}: A and B are started one after the other")
         if self._failed is not None and self._failed.why:
             self._say(f"gpudash: a start without a result: {self._failed.why}")
             for line in self._failed.printed:
@@ -186,7 +183,7 @@ class ComparingChanges:
         starts, budget = self._arguments.starts, minutes(self._arguments.budget)
         often = f"until it is sure, for {budget} at most"
         if self._found.fixed:
-            often = f"{starts} time{'s' * (starts > 1)}"
+            often = f"{starts} time{'s' * (starts > 1)}, for {budget} at most"
         for letter, one in zip("AB", self._asked, strict=True):
             self._say(f"{letter}: {one.name}")
         writes = "each start writes their files again"
@@ -237,8 +234,8 @@ class ComparingChanges:
                 self._attempt.without(code, self._failed.why if self._failed is not None else "")
             return code
         self._keep()
-        code = self._say_found()
-        return code if failed is None else failed
+        by_verdict = self._say_found()
+        return by_verdict if failed is None else failed
 
     def _keep(self) -> None:
         found, attempt = self._found, self._attempt

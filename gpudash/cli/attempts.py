@@ -12,7 +12,7 @@ from gpudash.format import change, plain
 from gpudash.recording.files import reason, shown
 from gpudash.run.attempts import Attempt, project_file, read
 
-LISTED = 50
+LISTED = 20
 WORDS = {True: "holds", False: "does not hold", None: ""}
 
 
@@ -28,7 +28,7 @@ class AttemptsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     schema_version: int = 1
     attempts: tuple[ListedAttempt, ...]
-    """The newest 50, the newest last."""
+    """The newest 20, the newest last."""
     earlier: int
     """Those before them, which count all the same."""
     left_out: int
@@ -87,7 +87,8 @@ def lines(report: AttemptsReport) -> list[str]:
 def _line(one: ListedAttempt) -> str:
     measured = ""
     if one.change is not None:
-        measured = f", {change(one.change, one.low, one.high)}, {one.count} {one.counted}"
+        counted = one.counted.removesuffix("s" * (one.count == 1))
+        measured = f", {change(one.change, one.low, one.high)}, {one.count} {counted}"
     held = f", {WORDS[one.holds]}" if one.holds is not None else ""
     why = f": {one.told}" if one.told and one.change is None else ""
     return plain(f"{one.when}  {one.lever}={one.a},{one.b}: {one.verdict}{measured}{held}{why}")

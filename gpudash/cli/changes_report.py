@@ -41,8 +41,6 @@ class ChangeFindings:
         self.measured: list[MeasuredRound] = []
         self.looks: list[Estimate] = []
         """After each start; empty if both cannot be compared."""
-        self.why_apart = ""
-        """Why both were not measured at the same time."""
 
     def add(self, measured: MeasuredRound) -> None:
         self.measured.append(measured)
@@ -55,6 +53,10 @@ class ChangeFindings:
         if self.measured and self.unit is None:
             return "the samples of a step are known of one side alone"
         return ""
+
+    @property
+    def why_apart(self) -> str:
+        return self.measured[-1].why_apart if self.measured else ""
 
     @property
     def unit(self) -> Unit | None:

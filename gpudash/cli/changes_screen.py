@@ -56,8 +56,8 @@ class ChangesScreen:
         self._found, self._until_s = found, until_s
         self._arguments = Namespace(**{"rate": 4.0} | vars(arguments) | {"pane": "ab"})
         self._names = [
-            f"{side}, {clip(plain(one.name), MOST_NAME)},"
-            for side, one in zip("AB", asked, strict=True)
+            f"{side}, {clip(plain(name), MOST_NAME)},"
+            for side, name in zip("AB", told_apart(found.a, found.b), strict=True)
         ]
         self._workload = " or ".join(dict.fromkeys(one.command.name for one in asked))
         self._said: list[str] = []
@@ -187,7 +187,7 @@ class ChangesScreen:
         left = f"{minutes(self._until_s - time.monotonic())} left"
         whole = {
             "workload": self._workload,
-            "notice": "; ".join(filter(None, (self._takes, left, self._found.why_apart))),
+            "notice": "; ".join(filter(None, (left, self._takes, self._found.why_apart))),
             **NOTHING,
         }
         self._shown = replace(seen, **whole | how)

@@ -32,7 +32,7 @@ def after_programs(found: Estimate, arguments: argparse.Namespace, *, holds: boo
     if verdict == "inconclusive" or holds is False:
         if arguments.starts is not None:
             return shlex.join(again(arguments, "--starts", str(2 * arguments.starts)))
-        return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
+        return more_time(arguments)
     if arguments.versions is not None:
         return shlex.join(why(arguments))
     command = arguments.b if verdict == "faster" else arguments.a
@@ -44,7 +44,7 @@ def after_tune(best: Settings, arguments: argparse.Namespace, *, ran_out: bool) 
     for name, value in best.items():
         return shlex.join(["gpudash", "show", f"{name}={value}"])
     if ran_out:
-        return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
+        return more_time(arguments)
     return shlex.join(why(arguments))
 
 
@@ -54,6 +54,10 @@ def untried(tries: Iterable[Try], attempts: Sequence[Attempt]) -> Iterator[Try]:
         tried = [was for was in attempts if (was.lever, was.a) == (one.lever, one.before)]
         if not any(was.b == one.value or was.verdict == "faster" for was in tried):
             yield one
+
+
+def more_time(arguments: argparse.Namespace) -> str:
+    return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
 
 
 def again(

@@ -8,10 +8,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
+from msgspec.structs import replace
 
 from gpudash.cli.ab_changes import ComparingChanges, versions_asked
 from gpudash.cli.ab_report import check_card
 from gpudash.cli.changes_report import ChangeFindings, write
+from gpudash.cli.following import more_time
 from gpudash.cli.gate_report import (
     EXITS,
     CalibrationFindings,
@@ -100,7 +102,9 @@ def _gate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
                 complain(line)
             say(as_markdown(found), end="")
         else:
-            say_found(document(found), "\n".join(lines(found)), as_json=arguments.json)
+            following = more_time(arguments) if found.ending == "inconclusive" else None
+            report = replace(document(found), next=following)
+            say_found(report, "\n".join(lines(found)), as_json=arguments.json)
         for path, written in ((arguments.markdown, as_markdown), (arguments.junit, as_junit)):
             if path not in (None, STDOUT):
                 with created(path, force=arguments.force) as file:
@@ -128,8 +132,6 @@ def _calibrate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
 
 
 def _measured(comparing: ComparingChanges, found: ChangeFindings) -> int:
-    """Return exit codes of the gate's own: a script's would be taken for them."""
+    """Call it inconclusive if the budget ended before the first start."""
     code = comparing.main()
-    if comparing.failed:
-        return code if code == Exit.INTERRUPTED else Exit.FAILED
-    return code if found.measured else Exit.NOT_SHOWN
+    return code if found.measured or comparing.failed else Exit.NOT_SHOWN

@@ -95,6 +95,8 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     losses: LossesFound | None
     counts: tuple[CountChange, ...] | None
     """What differs exactly in a step. None = not counted."""
+    next: str | None = None
+    """The command to go on with, if it is inconclusive."""
 
 
 def document(found: GateFindings) -> GateReport:

@@ -20,7 +20,6 @@ from gpudash.cli.headless import News, session_of
 from gpudash.cli.user_training import UserTraining
 from gpudash.compare.alternation import (
     FEWEST_BLOCKS,
-    MOST_PAIRS,
     TOLD,
     SideBlocks,
     alone,
@@ -72,12 +71,14 @@ class MeasuredRound(NamedTuple):
     """Blocks beside others' work, of both, that are left out."""
     measured_s: float = 0.0
     """Of its seconds, of one side or both at once."""
+    why_apart: str = ""
+    """Why both were not measured at the same time, as a clause."""
 
 
 class NoResultError(Exception):
     """A start has none, as its training failed or was interrupted."""
 
-    def __init__(self, code: int, why: str = "", printed: Sequence[str] = ()) -> None:
+    def __init__(self, code: Exit, why: str = "", printed: Sequence[str] = ()) -> None:
         super().__init__(code)
         self.code = code
         self.why, self.printed = why, printed
@@ -149,10 +150,7 @@ class Started:
 
     def failed(self, why: str) -> NoResultError:
         printed = self._output.read_text(errors="replace").splitlines()[-SHOWN_LINES:]
-        _, code = self.training.outcome(self.session.failure)
-        return NoResultError(
-            Exit.FAILED if code is None else code, f"{self.asked.name}: {why}", printed
-        )
+        return NoResultError(Exit.FAILED, f"{self.asked.name}: {why}", printed)
 
 
 class Rounds:
@@ -164,6 +162,7 @@ class Rounds:
         arguments: argparse.Namespace,
         until_s: float,
         show: Callable[[Sequence[Started]], None],
+        say: Callable[[str], None],
         lasts_s: Callable[[float], float] = float,
     ) -> None:
         """No start goes on after `until_s`. `show` is called many times a second.
@@ -171,14 +170,13 @@ class Rounds:
         After a start that took so long, blocks are measured for `lasts_s` of that.
         """
         self._asked, self._arguments, self._until_s = asked, arguments, until_s
-        self._show, self._lasts_s = show, lasts_s
+        self._show, self._say, self._lasts_s = show, say, lasts_s
         self._began_s = time.monotonic()
         self._signals: list[int] = []
         self._running: list[Started] = []
         self._counts: dict[int, Each | str] = {}  # by side
         self._is_tried = False  # whether both can be measured at the same time
-        self.why_apart = ""
-        """Why both are not measured at the same time, as a clause."""
+        self._why_apart = ""
 
     def next(self, seed: int) -> MeasuredRound:
         """Raise NoResultError, or WorkerError if a command cannot start."""
@@ -186,13 +184,16 @@ class Rounds:
             raise NoResultError(Exit.INTERRUPTED)
         with TemporaryDirectory(prefix="gpudash-") as folder:
             try:
-                found = None if self.why_apart else self._at_once(seed, Path(folder))
-                return found or self._in_turns(seed, Path(folder))
+                if not self._why_apart:
+                    if (found := self._at_once(seed, Path(folder))) is not None:
+                        return found
+                    self._say(f"{self._why_apart}: A and B are started one after the other")
+                return self._in_turns(seed, Path(folder))
             except _SideError as error:
                 raise error.started.failed(error.why) from error
 
     def _at_once(self, seed: int, folder: Path) -> MeasuredRound | None:
-        """Return None if that is not possible; then `why_apart` says why."""
+        """Return None if that is not possible; then `_why_apart` says why."""
         sides, turns = alternating(seed)
         began_s = start_s = time.monotonic()
         with self._started() as start:
@@ -200,7 +201,7 @@ class Rounds:
             if not self._is_tried:
                 self._until(lambda: sides[0].waits and "worker_rss_mib" in sides[0].held_mib)
                 if not _fits_twice(sides[0]):
-                    self.why_apart = f"{self._asked[0].name} needs most of the memory"
+                    self._why_apart = f"{self._asked[0].name} needs most of the memory"
                     return None
                 start_s = time.monotonic()
             start(1, sides[1], folder)
@@ -209,13 +210,13 @@ class Rounds:
             except _SideError as error:
                 if self._is_tried:
                     raise
-                self.why_apart = f"{error.started.asked.name} failed beside the other: {error.why}"
+                self._why_apart = f"{error.started.asked.name} failed beside the other: {error.why}"
                 return None
             ready_s = time.monotonic()
             if not self._is_tried:
                 self._until(lambda: None not in [one.paused_cpu_pct for one in sides])
-                self.why_apart = self._why_loud(sides)
-                if self.why_apart:
+                self._why_apart = self._why_loud(sides)
+                if self._why_apart:
                     return None
                 self._is_tried = True
             turns.begin()
@@ -260,6 +261,7 @@ class Rounds:
             measured_s=measured_s,
             disturbed=2 * (len(pairs) - len(kept)),
             losses=(a.losses, b.losses),
+            why_apart=self._why_apart,
             snapshots=(running[0].snapshot, running[-1].snapshot) if running else (Snapshot(),) * 2,
         )
 
@@ -329,20 +331,30 @@ class Rounds:
 
         Return how long that was.
         """
-        began_s, pairs = time.monotonic(), self._arguments.pairs
-        least_s = self._lasts_s(start_s)
+        began_s, least_s = time.monotonic(), self._lasts_s(start_s)
+        pairs: int | None = self._arguments.pairs
 
         def is_known() -> bool:
-            fewest = self._fewest_blocks()
-            if fewest < (pairs or FEWEST_BLOCKS):
-                return fewest >= FEWEST_BLOCKS and any(one.has_ended for one in self._running)
-            lasted_s = time.monotonic() - began_s
-            has_losses = all(one.side.has_losses for one in self._running)
-            is_enough = lasted_s >= (least_s if has_losses else start_s)
-            return fewest >= (pairs or MOST_PAIRS) or is_enough
+            fewest, running = self._fewest_blocks(), self._running
+            if fewest < FEWEST_BLOCKS:
+                return False
+            are_over = any(one.has_ended for one in running) or all(
+                one.side.done for one in running
+            )
+            if self._is_late or are_over:
+                return True
+            if pairs is not None:
+                return fewest >= pairs
+            has_losses = all(one.side.has_losses for one in running)
+            return time.monotonic() - began_s >= (least_s if has_losses else start_s)
 
         self._until(is_known)
         return time.monotonic() - began_s
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return time.monotonic() > self._until_s
 
     def _fewest_blocks(self) -> int:
         return min(len(one.side.blocks) for one in self._running)
@@ -353,7 +365,7 @@ class Rounds:
         self._show(self._running)
         if self._signals:
             raise NoResultError(Exit.INTERRUPTED)
-        if time.monotonic() > self._until_s:
+        if self._is_late:
             raise NoResultError(Exit.DONE)
         fewest = self._fewest_blocks()
         for one in self._running:

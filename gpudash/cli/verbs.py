@@ -381,17 +381,17 @@ _IN_ORDER = (
     ),
     Verb(
         name="attempts",
-        summary="The changes that ab judged in this project, and how far all verdicts are right.",
+        summary="The changes that were judged in this project, and how far all verdicts are right.",
         details=lambda: (
-            "Each verdict of gpudash ab is kept in .gpudash/attempts.jsonl, at the root of the Git "
-            "repository.\n"
+            "Each verdict of gpudash ab and gate is kept in .gpudash/attempts.jsonl, at the "
+            "root of the Git repository.\n"
             "A claim holds if it is right at an error rate over all of them: "
             "docs/concepts/statistics.md says how."
         ),
         options=(JSON,),
         examples=(
             ("gpudash attempts", "what was tried, the newest last, and what of it holds"),
-            ("gpudash attempts --json", "the newest 50, for a program"),
+            ("gpudash attempts --json", "the newest 20, for a program"),
         ),
     ),
     Verb(

@@ -60,6 +60,11 @@ class Turns:
         """Note that a side has come to this block of its own; `go` begins it."""
         with self._lock:
             self._ready[number] = go
+        self.over(number)
+
+    def over(self, number: int) -> None:
+        """Note that no earlier block of this one's side runs any more."""
+        with self._lock:
             if self._running == self._sides[number]:
                 self._running = None
             self._go_on()
@@ -166,7 +171,10 @@ class SideBlocks(Experiment):
             self.failure = outcome.reason
 
     def _end_early(self, reason: str) -> None:
-        self.failure = reason
+        if len(self.blocks) < FEWEST_BLOCKS:
+            self.failure = reason
+        if self._turns is not None:
+            self._turns.over(self._numbers[-1])
 
 
 def alternating(seed: int) -> tuple[tuple[SideBlocks, SideBlocks], Turns]:

@@ -52,7 +52,7 @@ def estimate(pairs: Sequence[tuple[float, float]], confidence: float = 0.95) -> 
 
     Raises ValueError for a cost that is not positive and finite.
     """
-    return _paired_t([log_ratio(*pair) for pair in pairs], confidence)
+    return student([log_ratio(*pair) for pair in pairs], confidence)
 
 
 def same_setting_check(
@@ -74,7 +74,7 @@ def same_setting_check(
         (outer_first, after_switch), (after_same, outer_last) = blocks[first : first + 2]
         trend = log_ratio(outer_first, outer_last) / 3
         logs.append(log_ratio(after_switch, after_same) - trend)
-    return _paired_t(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
+    return student(logs, CHECK_CONFIDENCE) if len(logs) >= MIN_CHECKED else None
 
 
 def pairs_until_check(blocks: str) -> int:
@@ -190,15 +190,22 @@ def log_ratio(cost_a: float, cost_b: float) -> float:
     return log(cost_a) - log(cost_b)
 
 
-def _paired_t(logs: Sequence[float], confidence: float) -> Estimate:
+def student(logs: Sequence[float], confidence: float) -> Estimate:
+    """Return Student's interval of the mean of these logarithms."""
     count = len(logs)
-    centre = fsum(logs) / count
-    low = high = None
+    centre, half = fsum(logs) / count, None
     if count > 1:
         variance = fsum((value - centre) ** 2 for value in logs) / (count - 1)
         half = student_t(count - 1, confidence) * sqrt(variance / count)
+    return around(centre, half, count, confidence)
+
+
+def around(centre: float, half: float | None, pairs: int, confidence: float) -> Estimate:
+    """Take mean and half an interval of logarithms; without the latter it has no ends."""
+    low = high = None
+    if half is not None:
         low, high = relative(centre - half), relative(centre + half)
-    return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
+    return Estimate(pairs=pairs, change=relative(centre), low=low, high=high, confidence=confidence)
 
 
 def relative(logarithm: float) -> float:

@@ -15,7 +15,7 @@ from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
 from gpudash import format as fmt
-from gpudash.compare.paired_t import Estimate, effect, is_within, log_ratio, relative
+from gpudash.compare.paired_t import Estimate, around, effect, is_within, log_ratio
 from gpudash.compare.sequential import (
     LEAST,
     estimate_so_far,
@@ -103,8 +103,7 @@ def seconds_until(
 def _foreseen(count: int, centre: float, spread: float) -> Estimate:
     reached = reach(count, CONFIDENCE, EFFECTS)
     assert reached is not None
-    low, change, high = (relative(centre + side * reached * spread) for side in (-1, 0, 1))
-    return Estimate(pairs=count, change=change, low=low, high=high, confidence=CONFIDENCE)
+    return around(centre, reached * spread, count, CONFIDENCE)
 
 
 def rounds_within(budget_s: float, round_s: float) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from math import exp, fsum, log, log1p, sqrt
 
-from gpudash.compare.paired_t import Estimate, Order, are_mixed, is_within, log_ratio, relative
+from gpudash.compare.paired_t import Estimate, Order, are_mixed, around, is_within, log_ratio
 
 EFFECTS = (1.0,)
 """Standard deviations of the effects for which the interval is shortest, in a pair's standard
@@ -41,11 +41,10 @@ def estimate_so_far(
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
     spread = fsum((value - centre) ** 2 for value in logs) / count
-    reached, low, high = reach(count, confidence, effects), None, None
+    reached, half = reach(count, confidence, effects), None
     if reached is not None and (orders is None or are_mixed(orders)):
         half = reached * sqrt(spread)
-        low, high = relative(centre - half), relative(centre + half)
-    return Estimate(pairs=count, change=relative(centre), low=low, high=high, confidence=confidence)
+    return around(centre, half, count, confidence)
 
 
 @lru_cache(maxsize=4096)

@@ -7,15 +7,19 @@ it out. On a host that launches slowly four starts of one A/B gave +4.2 [1.1, 7.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from math import expm1, fsum, inf, log1p, sqrt
+from math import fsum, log1p, sqrt
 from statistics import median, stdev
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from gpudash.compare.paired_t import (
     CHECK_CONFIDENCE,
     Estimate,
+    around,
     check_clause,
     effect,
+    student,
     student_t,
 )
 from gpudash.format import percent
@@ -28,24 +32,14 @@ FEWEST_STARTS = 2
 HOST_LIMITS = 0.85
 """Share of a step from which on the pace of the host, which each start has of its own, shows."""
 
-_LARGEST = 700.0
-"""Logarithm up to which a change is a float; two starts may have a longer interval."""
 _LEAST = -1 + 1e-15
 """Least change that has a logarithm."""
 
 
 def over_starts(starts: Sequence[Estimate], confidence: float = 0.95) -> Estimate:
     """Count all starts alike: the spread between them is the larger part."""
-    logs = [log1p(one.change) for one in starts]
-    centre = fsum(logs) / len(logs)
-    pairs = sum(one.pairs for one in starts)
-    if len(logs) < FEWEST_STARTS:
-        return Estimate(
-            pairs=pairs, change=expm1(centre), low=None, high=None, confidence=confidence
-        )
-    variance = fsum((value - centre) ** 2 for value in logs) / (len(logs) - 1)
-    half = student_t(len(logs) - 1, confidence) * sqrt(variance / len(logs))
-    return _around(centre, half, pairs, confidence)
+    found = student([log1p(one.change) for one in starts], confidence)
+    return replace(found, pairs=sum(one.pairs for one in starts))
 
 
 def check_of_starts(checks: Iterable[Estimate | None]) -> Estimate | None:
@@ -58,7 +52,7 @@ def check_of_starts(checks: Iterable[Estimate | None]) -> Estimate | None:
     centre = fsum(one.number * one.centre for one in known) / neighbours
     variance = fsum((one.number - 1) * one.variance for one in known) / degrees
     half = student_t(degrees, CHECK_CONFIDENCE) * sqrt(variance / neighbours)
-    return _around(centre, half, neighbours, CHECK_CONFIDENCE)
+    return around(centre, half, neighbours, CHECK_CONFIDENCE)
 
 
 class _LogMean(NamedTuple):
@@ -128,13 +122,3 @@ def of_one_start(share: float | None, starts: Sequence[Estimate] = ()) -> str:
     else:
         return ""
     return f"; of this start alone: {why} (gpudash ab --starts {STARTS} covers that)"
-
-
-def _around(centre: float, half: float, pairs: int, confidence: float) -> Estimate:
-    return Estimate(
-        pairs=pairs,
-        change=expm1(centre),
-        low=expm1(centre - half),
-        high=expm1(centre + half) if centre + half < _LARGEST else inf,
-        confidence=confidence,
-    )

@@ -206,8 +206,6 @@ def _dependencies(text: bytes) -> object:
     import tomllib  # noqa: PLC0415  # most comparisons are of no versions
 
     try:
-        import tomllib  # noqa: PLC0415  # few ask
-
         told = tomllib.loads(text.decode())
         project = dict(told.get("project", {}))
     except (ValueError, TypeError, RecursionError):

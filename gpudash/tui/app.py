@@ -23,7 +23,7 @@ from gpudash.present.origins import origin_lines
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.inspections import MemoryOwners
 from gpudash.protocol.session import Playback
-from gpudash.snapshot import Snapshot
+from gpudash.snapshot import Snapshot, compares_starts
 from gpudash.tui import preferences
 from gpudash.tui.actions.levers import LeverActions
 from gpudash.tui.actions.profiles import ProfileActions
@@ -186,8 +186,9 @@ class Dashboard(LeverActions, RunActions, ProfileActions):
         return f"{plan.workload} on {plan.device}"
 
     def _note_start(self, snapshot: Snapshot) -> None:
-        """Keep how long the first start took; the begin of a restart is not known here."""
-        if self._started_s is None and snapshot.total_steps and snapshot.playback is None:
+        """Keep how long the first start took; the begin of others is not known here."""
+        is_first = self._started_s is None and not compares_starts(snapshot)
+        if is_first and snapshot.total_steps and snapshot.playback is None:
             self._started_s = snapshot.elapsed_s
 
     @property

@@ -68,7 +68,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
     assert found["why_apart"] == ""
     assert (found["counts"], found["why_no_counts"], found["phase_lost"]) == ([], "", None)
-    assert "both are started 2 times; what they write is lost, but for what Git ignores" in told
+    assert "both are started 2 times, for 5:00 at most; what they write is lost, but for" in told
     assert before == theirs()
     (kept,) = read(tmp_path / ".gpudash" / "attempts.jsonl").known
     assert (kept.lever, kept.a, kept.counted, kept.count) == ("version", "base", "starts", 2)

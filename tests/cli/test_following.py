@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from gpudash.cli.following import after_lever, after_programs, after_tune, untried
+from gpudash.cli.following import after_lever, after_programs, after_tune, more_time, untried
 from gpudash.cli.main import parse
 from gpudash.compare.paired_t import Estimate
 from gpudash.protocol.answer import Try
@@ -76,3 +76,8 @@ TRIES = [Try("num_workers", "8", "", before="2"), Try("compile", "on", "", befor
 def test_what_was_tried_is_not_proposed_again(tried, left):
     attempt = Attempt(when="", gpudash="0", command="", told="", lever="num_workers", **tried)
     assert [one.lever for one in untried(TRIES, [attempt])] == left
+
+
+def test_a_gate_that_does_not_know_is_followed_by_more_time():
+    arguments = parse(["gate", "--json", "main", "--", "train.py", "-n", "3"])[1]
+    assert more_time(arguments) == "gpudash gate --budget 1200 --json main -- train.py -n 3"

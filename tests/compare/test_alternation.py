@@ -9,7 +9,7 @@ from gpudash.compare.alternation import Turns, alternating, cost_ms, noise, undi
 from gpudash.compare.blocks import MeasuredBlock
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Progress, Refused
-from tests.lives import Narrator, changed, paused
+from tests.lives import Narrator, changed, finished, paused
 from tests.scripted_run import BEGAN_S, started
 
 BLOCK = MeasuredBlock(number=0, steps=10, samples=320, tokens=None, busy_s=1.0)
@@ -58,6 +58,14 @@ def test_a_block_begins_once_the_one_before_is_over():
         assert both.begun == begun
 
 
+def test_a_side_that_has_no_block_left_lets_the_other_one_go_on():
+    both = Trainings("AB")
+    both.comes("A")
+    both.comes("B")
+    both.turns.over(0)
+    assert both.begun == "AB"
+
+
 def conducted():
     """The side A of a pair, which has come to its first block and waits there."""
     ((side, _), _), narrator = alternating(seed=0), Narrator()
@@ -84,6 +92,15 @@ def test_what_a_paused_side_takes_counts_once_its_loader_had_time_to_fill_its_qu
     for after_s, cpu_pct in readings:
         side.fold(HostReading(at_s=BEGAN_S + 1 + after_s - 0.5, values={"cpu_pct": cpu_pct}))
     assert side.paused_cpu_pct == 50.0
+
+
+@pytest.mark.parametrize(("measured", "failed"), [(1, True), (2, False)])
+def test_the_end_of_its_blocks_is_a_failure_if_they_are_too_few(measured, failed):
+    side, narrator, *_ = conducted()
+    side.blocks += [BLOCK] * measured
+    side.fold(narrator.tell(finished(BEGAN_S + 1)))
+    assert side.done
+    assert (side.failure is not None) == failed
 
 
 def test_losses_of_the_first_steps_are_kept_by_step():

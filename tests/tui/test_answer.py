@@ -160,6 +160,11 @@ def test_a_restart_counts_its_own_seconds():
     assert "◌ torch 3 s …" in start_stages(again)
 
 
+def test_of_two_trainings_the_start_of_one_has_no_seconds_of_both():
+    both = changed(STARTING, elapsed_s=60.0, comparison=comparing(lever="version").comparison)
+    assert "◌ torch …" in start_stages(both)
+
+
 async def test_its_keys_are_buttons():
     async with running() as click:
         ran = await click(two_streams(), ("TRY", 2), (3, 0), (3, 4))

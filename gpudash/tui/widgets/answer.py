@@ -78,7 +78,7 @@ class AnswerStrip(Panel):
     def show(self, shown: Headline, snapshot: Snapshot, last_s: float | None = None) -> None:
         """`last_s` is how long the last run's start took."""
         starting, compared = shown.kind == "starting", snapshot.comparison
-        is_known = starting and last_s is not None
+        is_known = starting and last_s is not None and not compares_starts(snapshot)
         now = (
             shown,
             start_stages(snapshot) if starting else (),
@@ -295,12 +295,16 @@ def _padding(snapshot: Snapshot) -> str:
 
 
 def start_stages(snapshot: Snapshot) -> tuple[str, ...]:
-    """Return the stages of a start: done, present with its time so far, and to come."""
-    of_script = runs_on(snapshot) or compares_starts(snapshot)
+    """Return the stages of a start: done, present with its time so far, and to come.
+
+    Of two trainings' starts the times are not known here.
+    """
+    of_two = compares_starts(snapshot)
+    of_script = of_two or runs_on(snapshot)
     stages = {one: name for one, name in STAGES.items() if not (of_script and one == "model")}
     now = [*stages].index(snapshot.awaits if snapshot.state == "starting" else "step")
     began_s = snapshot.markers[-1].at_s if snapshot.markers else 0.0
-    waited = f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
+    waited = " …" if of_two else f" {max(snapshot.elapsed_s - began_s, 0.0):.0f} s …"
     return tuple(
         f"{'✓' if index < now else '◌' if index == now else '·'} {name}"
         f"{waited if index == now else ''}"
