@@ -541,12 +541,6 @@ def test_blocks_make_neither_rows_nor_markers_nor_settings_of_their_own(watched)
     assert shown.total_steps == 40 + 7 * 8
 
 
-def test_a_verdict_ends_the_count_of_pairs_also_before_the_settings_are_back(watched):
-    block(watched.feed(comparison(3)), 0, pipelined="on")
-    watched.feed(msgspec.structs.replace(comparison(4), verdict="pipelined=on is faster"))
-    assert watched.now().status == "the A/B is over"
-
-
 def sides(shown):
     return [
         (round(one.begin_s, 6), one.end_s and round(one.end_s, 6), one.side) for one in shown.blocks
