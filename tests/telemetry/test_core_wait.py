@@ -162,7 +162,6 @@ while True: pass
 
 def pinned() -> subprocess.Popen[bytes]:
     running = subprocess.Popen([sys.executable, "-c", PINNED], stdout=subprocess.PIPE)
-    assert running.stdout
     running.stdout.readline()
     return running
 
@@ -181,7 +180,6 @@ def test_two_processes_on_one_core_wait_for_each_other():
         for one in both:
             one.kill()
             one.communicate()
-    assert percent is not None
     assert 25 < percent < 100  # about half, or more on a busy machine
 
 
