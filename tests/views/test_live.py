@@ -634,19 +634,15 @@ def test_only_so_many_verdicts_are_kept_the_newest(watched):
 
 def test_verdicts_outlive_a_restart_and_another_workload_shows_its_own(watched):
     concluded(watched)
-    for workload, verdicts in (("encdec", 1), ("augment", 0), ("encdec", 1)):
+    for workload, verdicts, is_shown in (
+        ("encdec", 1, True),
+        ("augment", 0, False),
+        ("encdec", 1, False),  # the one before was of another workload
+    ):
         plan = msgspec.structs.replace(PLAN, workload=workload)
         shown = watched.feed(starting(watched.run.now_s, plan)).now()
         assert len(shown.verdicts) == verdicts
-    assert shown.comparison is None  # the one before was of another workload
-
-
-@pytest.mark.parametrize(("workload", "is_shown"), [("encdec", True), ("augment", False)])
-def test_a_comparison_is_shown_through_a_restart_of_its_workload(workload, is_shown):
-    watched = concluded(Watched().trained())
-    plan = msgspec.structs.replace(PLAN, workload=workload)
-    shown = watched.feed(starting(watched.run.now_s, plan)).now()
-    assert (shown.comparison is not None) == is_shown
+        assert (shown.comparison is not None) == is_shown
 
 
 def test_a_verdict_is_not_shown_again_after_a_later_comparison_without_one(watched):
