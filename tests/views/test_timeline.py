@@ -91,16 +91,6 @@ def test_phases_are_the_first_row_and_bridge_the_pauses_between_kernels():
     assert details_of(timeline, row, 0).name == "forward"
 
 
-def test_a_trace_that_names_no_phase_has_no_row_of_phases():
-    assert "phase" not in [row.kind for row in timeline_of(training_trace(1)).rows]
-
-
-def test_two_streams_at_work_are_a_row():
-    row = next(row for row in timeline_of(training_trace(1)).rows if row.kind == "overlap")
-    spans = [(float(b), row.end_us(i)) for i, b in enumerate(row.begin_us)]
-    assert spans == [(3500.0, 5500.0)]
-
-
 def test_streams_that_are_never_at_work_together_have_an_empty_row():
     lanes = (HOST, STREAM, TraceLane("stream", "stream 13"))
     apart = trace_of([(0, 2, "kernel", "a", 1), (2, 2, "kernel", "b", 2)], lanes)
