@@ -41,12 +41,6 @@ def test_steady_steps_draw_a_level_line():
     assert "copy_ms" not in series.values
 
 
-def test_a_step_longer_than_a_tick_draws_no_tooth():
-    ticks, _ = trained([3000.0, 3000.0])
-    assert ticks.series().of("steps_per_s") == pytest.approx([1 / 3] * 12)
-    assert ticks.series().of("step_ms") == pytest.approx([3000.0] * 12)
-
-
 def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
     assert trained([10.0] * 1000)[0].recent().steps == pytest.approx(200)
     assert trained([10.0] * 150, warmup=5)[0].recent().steps == pytest.approx(100)
