@@ -16,26 +16,18 @@ import tempfile
 from pathlib import Path
 
 from in_terminal import ROOT, run
+from playing import PLAYING
 from ratios import show
 
 BEFORE = "e0a4f5c"
 """The last revision before the screen with one answer on top."""
 WARM_UP_S = 2.0
-CHILD = """
-import sys, threading, time
+CHILD = f"""{PLAYING}
+import sys
 from pathlib import Path
-from tests.tui.fake_engine import FakeEngine, training
-from gpudash.tui.app import Dashboard
 
 out, warm_up_s, seconds, rate_hz = Path(sys.argv[1]), *map(float, sys.argv[2:])
-snapshots = [training(600, moved=0.5 * i) for i in range(40)]
-
-class Playing(FakeEngine):
-    def start(self, listener):
-        super().start(listener)
-        self.play(snapshots, rate_hz)
-
-engine = Playing()
+engine = Playing([training(600, moved=0.5 * i) for i in range(40)], rate_hz)
 # the script sets the pace, nothing is dropped
 app = Dashboard(lambda: engine, engine.plan, rate_hz=rate_hz * 2)
 

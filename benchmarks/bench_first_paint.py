@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from in_terminal import Ran, run
+from playing import PLAYING
 
 EMPTY = """
 from textual.app import App
@@ -22,15 +23,8 @@ class Empty(App):
 Empty().run()
 """
 REAL = ["-m", "gpudash", "--device", "cpu"]
-PLAYING = """
-import threading
-from tests.tui.fake_engine import FakeEngine, training
-from gpudash.tui.app import Dashboard
-class Playing(FakeEngine):
-    def start(self, listener):
-        super().start(listener)
-        self.play([training(600, moved=0.5 * i) for i in range(8)], 4.0)
-engine = Playing()
+TRAINING = f"""{PLAYING}
+engine = Playing([training(600, moved=0.5 * i) for i in range(8)], 4.0)
 app = Dashboard(lambda: engine, engine.plan)
 threading.Timer(8.0, lambda: app.call_from_thread(app.exit)).start()
 app.run()
@@ -61,7 +55,7 @@ def main() -> None:
     pairs = parser.parse_args().pairs
     with tempfile.TemporaryDirectory() as folder:
         programs = {"real": REAL}
-        for name, source in {"empty": EMPTY, "playing": PLAYING}.items():
+        for name, source in {"empty": EMPTY, "playing": TRAINING}.items():
             path = Path(folder) / f"{name}.py"
             path.write_text(source, encoding="utf-8")
             programs[name] = [str(path)]

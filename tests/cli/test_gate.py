@@ -73,40 +73,39 @@ def gated(*starts, limit=0.02):
 SAME = [start(10.0, 10.0 * (1 + one / 1000)) for one in (0, 1, -1, 2, -2, 0)]
 
 
-def test_what_passes_leaves_no_comment():
-    assert (gated(*SAME).ending, as_markdown(gated(*SAME))) == ("pass", "")
-    assert gated(*SIX).ending == "faster"
-    assert "5.0 % faster" in as_markdown(gated(*SIX))
-    assert fromstring(as_junit(gated(*SAME))).get("failures") == "0"
+MOVED = ({1: 2.0, 2: 1.512}, {1: 2.0, 2: 1.401})
+COUNTS = {"syncs": {}}, {"syncs": {"item at train.py:31": [1.0] * 10}}
+GROWN = "1 sync a step more: item at train.py:31"
 
 
-def test_another_training_is_no_pass():
-    moved = ({1: 2.0, 2: 1.512}, {1: 2.0, 2: 1.401})
-    found = gated(*[start(10.0, 10.0, losses=moved)] * 4)
-    assert (found.ending, EXITS[found.ending]) == ("training changed", 6)
-    assert "losses moved from step 2 on" in found.sentence
+@pytest.mark.parametrize(
+    ("what", "starts", "ending", "code", "comment", "result"),
+    [
+        ("what passes leaves no comment", SAME, "pass", Exit.DONE, "", {"failures": "0"}),
+        ("what is faster does", SIX, "faster", Exit.DONE, "5.0 % faster", {"failures": "0"}),
+        ("another training is no pass", [start(10.0, 10.0, losses=MOVED)] * 4, "training changed",
+         6, "losses moved from step 2 on", {"failures": "1"}),
+        ("a count that has grown is slower, and told with what came",
+         [SAME[0]._replace(counts=COUNTS), *SAME[1:]], "slower", Exit.SLOWER, f"- {GROWN}",
+         {"failures": "1"}),
+        ("both have to be comparable", [start(10.0, 10.0, b_samples=None)], "not comparable", 5,
+         "known of one side alone", {"failures": "1"}),
+        ("too few starts are skipped in a tests' result", SAME[:2], "inconclusive", 3, "",
+         {"skipped": "1"}),
+    ],
+)  # fmt: skip
+def test_the_starts_say(what, starts, ending, code, comment, result):
+    found = gated(*starts)
+    assert (found.ending, EXITS[found.ending]) == (ending, code), what
+    assert comment in as_markdown(found)
+    assert bool(as_markdown(found)) == (ending != "pass")
+    assert fromstring(as_junit(found)).attrib.items() >= result.items()
 
 
-def test_a_count_that_has_grown_is_slower_and_told_with_what_came():
-    counts = {"syncs": {}}, {"syncs": {"item at train.py:31": [1.0] * 10}}
-    found = gated(SAME[0]._replace(counts=counts), *SAME[1:])
-    told = "1 sync a step more: item at train.py:31"
-    assert found.ending == "slower"
-    assert found.sentence.startswith(f"slower: {told}; no difference shown for HEAD")
-    assert told in lines(found)
-    assert f"- {told}" in as_markdown(found)
-
-
-def test_both_have_to_be_comparable():
-    found = gated(start(10.0, 10.0, b_samples=None))
-    assert found.ending == "not comparable"
-    assert fromstring(as_junit(found)).get("failures") == "1"
-    assert "known of one side alone" in as_markdown(found)
-
-
-def test_too_few_starts_are_skipped_in_a_tests_result():
-    found = gated(*SAME[:2])
-    assert (EXITS[found.ending], fromstring(as_junit(found)).get("skipped")) == (3, "1")
+def test_the_sentence_begins_with_what_decided():
+    found = gated(SAME[0]._replace(counts=COUNTS), *SAME[1:])
+    assert found.sentence.startswith(f"slower: {GROWN}; no difference shown for HEAD")
+    assert GROWN in lines(found)
 
 
 # ── bad input ───────────────────────────────────────────────────────────────────────────

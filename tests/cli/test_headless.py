@@ -40,22 +40,39 @@ BROKEN = Failed(kind="error", sentence="it broke")
 TRAINED = "trained 30 steps, 25.0 steps/s; recorded to run.csv"
 
 
-def lines(capsys, skipped_samples, failure=None):
-    snapshot = Snapshot(state="finished", total_steps=30, skipped_samples=skipped_samples)
-    ended(snapshot, failure=failure)
-    return capsys.readouterr().err.splitlines()
+def of(samples):
+    return Snapshot(state="finished", total_steps=30, skipped_samples=samples)
+
+
+FEW, MANY = "1 unreadable sample skipped", "1,234 unreadable samples skipped"
+
+
+@pytest.mark.parametrize(
+    ("what", "snapshot", "how", "said"),
+    [
+        *[("how it ended is said by the last line alone", Snapshot(state=state, total_steps=30), {},
+           [TRAINED]) for state in ("finished", "stopped", "failed")],
+        ("an unmeasured rate is not a number", Snapshot(state="finished", total_steps=1),
+         {"steps_per_s": None},
+         ["trained 1 step, – steps/s; recorded to run.csv"]),
+        ("an unreadable sample is reported", of(1), {}, [FEW, TRAINED]),
+        ("and so are many", of(1234), {}, [MANY, TRAINED]),
+        ("also where it failed", of(1), {"failure": BROKEN},
+         [FEW, "gpudash: it broke; recorded until then to run.csv"]),
+        ("a file's name of two lines is shown in one", of(0), {"path": "a\nb.csv"},
+         [r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'"]),
+        ("also where it failed", Snapshot(state="failed"), {"path": "a\tb.csv", "failure": BROKEN},
+         [r"gpudash: it broke; recorded until then to 'a\tb.csv'"]),
+    ],
+)  # fmt: skip
+def test_what_is_said_at_the_end(capsys, what, snapshot, how, said):
+    assert ended(snapshot, **how) == ("failure" in how)
+    assert capsys.readouterr().err.splitlines() == said, what
 
 
 @pytest.mark.parametrize("state", ["finished", "stopped", "failed"])
-def test_the_last_line_alone_says_how_it_ended_and_at_what_rate(capsys, state):
+def test_at_the_end_there_is_no_line_of_progress(state):
     assert progress_line(Snapshot(state=state, total_steps=30, planned_steps=90)) == ""
-    assert ended(Snapshot(state=state, total_steps=30)) == 0
-    assert capsys.readouterr().err.splitlines() == [TRAINED]
-
-
-def test_an_unmeasured_rate_is_not_a_number(capsys):
-    ended(Snapshot(total_steps=1), steps_per_s=None)
-    assert capsys.readouterr().err.endswith("trained 1 step, – steps/s; recorded to run.csv\n")
 
 
 def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
@@ -65,24 +82,6 @@ def test_without_a_terminal_no_line_of_progress_is_printed_twice_in_a_row():
         news.on_snapshot(Snapshot(state=state))
         printer.show(news)
     assert printed.getvalue() == "16/16 pairs\n"
-
-
-@pytest.mark.parametrize(
-    ("samples", "clause"),
-    [(1, "1 unreadable sample skipped"), (1234, "1,234 unreadable samples skipped")],
-)
-def test_unreadable_samples_are_reported_at_the_end(capsys, samples, clause):
-    assert lines(capsys, samples) == [clause, TRAINED]
-    assert lines(capsys, samples, BROKEN)[0] == clause
-
-
-def test_a_file_name_of_two_lines_is_shown_in_one(capsys):
-    ended(Snapshot(state="finished", total_steps=30), "a\nb.csv")
-    ended(Snapshot(state="failed"), "a\tb.csv", BROKEN)
-    assert capsys.readouterr().err.splitlines() == [
-        r"trained 30 steps, 25.0 steps/s; recorded to 'a\nb.csv'",
-        r"gpudash: it broke; recorded until then to 'a\tb.csv'",
-    ]
 
 
 @pytest.mark.parametrize(("before", "arrives"), [(signal.SIG_DFL, 1), (signal.SIG_IGN, 0)])

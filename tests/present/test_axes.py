@@ -37,24 +37,15 @@ def points(at_s, values, columns=40, view=WHOLE):
 
 @pytest.mark.parametrize(
     ("value", "above"),
-    [(1.0, 1.0), (1.1, 1.2), (1.3, 1.5), (5.0, 5.0), (9.0, 10.0), (430.0, 500.0), (0.07, 0.08)],
+    [
+        *[(1.0, 1.0), (1.1, 1.2), (1.3, 1.5), (5.0, 5.0), (9.0, 10.0), (430.0, 500.0)],
+        *[(0.07, 0.08), (9.1e306, 1e307)],
+        *[(nothing, 1.0) for nothing in (0.0, -3.0, math.nan, math.inf)],
+        *[(no_round_one, no_round_one) for no_round_one in (5e-324, 1.3e308)],
+    ],
 )
 def test_a_round_number_is_not_below_the_value(value, above):
-    assert axes.nice_ceiling(value) == pytest.approx(above)
-
-
-@pytest.mark.parametrize("value", [0.0, -3.0, math.nan, math.inf])
-def test_nothing_has_an_axis_up_to_one(value):
-    assert axes.nice_ceiling(value) == 1.0
-
-
-def test_a_round_number_is_found_up_to_where_floats_end():
-    assert axes.nice_ceiling(9.1e306) == pytest.approx(1e307)
-
-
-@pytest.mark.parametrize("value", [5e-324, 1.3e308])
-def test_where_no_round_number_is_left_the_value_stands_for_itself(value):
-    assert axes.nice_ceiling(value) == value
+    assert axes.nice_ceiling(value) == pytest.approx(above, abs=0)
 
 
 @given(st.floats(min_value=1e-9, max_value=1e12))
@@ -225,16 +216,23 @@ def test_ticks_that_become_shorter_within_a_bin_weigh_by_their_length(values, me
     assert point == (10.0, pytest.approx((mean * rest + 4.0 * 2) / (rest + 2)))
 
 
-def test_means_of_slices_are_those_of_bins():
-    at_s = (1.0, 2.0, 3.0, 4.0)
-    halves = [slice(0, 2), slice(2, 4)]
-    assert axes.means([1.0, 3.0, 5.0, 9.0], at_s, halves) == [2.0, 7.0]
-    assert axes.means([1.0, 3.0, None, 9.0], at_s, halves) == [2.0, 9.0]
-    assert axes.means([1.0, 3.0, 5.0, math.inf], at_s, halves) == [2.0, 5.0]
-    assert axes.means([1.0, 3.0, None, None], at_s, halves) == [2.0, None]
-    assert axes.means([], at_s, halves) == [None, None]
-    longer_first = (8.0, 16.0, 18.0, 19.0)
-    assert axes.means([1.0, 1.0, 10.0, 10.0], longer_first, [slice(0, 3)]) == [pytest.approx(2.0)]
+@pytest.mark.parametrize(
+    ("values", "means"),
+    [
+        ([1.0, 3.0, 5.0, 9.0], [2.0, 7.0]),
+        ([1.0, 3.0, None, 9.0], [2.0, 9.0]),
+        ([1.0, 3.0, 5.0, math.inf], [2.0, 5.0]),
+        ([1.0, 3.0, None, None], [2.0, None]),
+        ([], [None, None]),
+    ],
+)
+def test_means_of_slices_are_those_of_bins(values, means):
+    assert axes.means(values, (1.0, 2.0, 3.0, 4.0), [slice(0, 2), slice(2, 4)]) == means
+
+
+def test_means_of_slices_weigh_by_the_length_of_ticks():
+    found = axes.means([1.0, 1.0, 10.0, 10.0], (8.0, 16.0, 18.0, 19.0), [slice(0, 3)])
+    assert found == [pytest.approx(2.0)]
 
 
 def test_the_value_at_a_moment_is_that_of_the_tick_around_it():
@@ -292,34 +290,38 @@ def newest(values, rates=(), changed_s=0.0):
     return axes.latest(series, "step_ms", changed_s)
 
 
-def test_the_newest_value_is_of_what_was_measured_lately():
-    assert newest([None, 2.0, None, math.nan, math.inf]) == 2.0
-    assert newest([1.0, *[None] * (RECENT_TICKS - 1)]) == 1.0
-    assert newest([1.0, *[None] * RECENT_TICKS]) is None
-    assert newest([]) is None
+RISING = [9.0, 9.0, 1.0, 2.0, 3.0, 4.0]
+LEVEL = [9.0, 9.0, 9.0, 9.0]
 
 
-def test_the_newest_value_is_a_mean_over_two_seconds_of_steps():
-    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0]) == 2.5
-    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=(2, 2, 2, 2, 2, 10)) == 26 / 8
-    assert newest([1.0, 2.0, 3.0, 4.0], rates=(None,) * 4) == 2.5
-
-
-def test_slow_steps_have_a_newest_value_over_five_of_them():
-    assert newest([9.0, 9.0, 1.0, 2.0, 3.0, 4.0], rates=[1] * 6) == 28 / 6
-    assert newest([9.0] * 8 + [1.0] * 10, rates=[1] * 18) == 1.0
-    assert newest([9.0] * 9 + [1.0] * 9, rates=[1] * 18) == 1.8  # 4.5 steps are too few
-    assert newest([9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 6.0], rates=[2] * 7) == 2.0  # five ticks
-    assert newest([9.0, 1.0, 1.0, 1.0, 1.0, None], rates=[2] * 5 + [20]) == 13 / 5
-    assert newest([9.0, 9.0, 1.0, 1.0, 1.0, 1.0], rates=[2, 2, 2, None, 2, 5]) == 27 / 11
-    assert newest([9.0, 1.0, 1.0, 1.0, 1.0, None], rates=[4] * 6) == 1.0  # the last has no end
-    assert newest([9.0, 9.0, 1.0, 3.0, 9.0, 9.0], rates=[None, None, 6, 6, None, None]) == 2.0
-
-
-def test_what_was_measured_before_the_last_change_is_not_in_the_newest_value():
-    assert newest([9.0, 9.0, 9.0, 9.0, 1.0, 3.0], changed_s=2.0) == 2.0
-    assert newest([9.0, 9.0, 9.0, 9.0, 9.0, 3.0], changed_s=2.2) == 3.0
-    assert newest([9.0, 9.0, 9.0, 9.0, 9.0, 3.0], changed_s=7.0) == 3.0
+@pytest.mark.parametrize(
+    ("what", "values", "rates", "changed_s", "found"),
+    [
+        ("it is of what was measured", [None, 2.0, None, math.nan, math.inf], (), 0.0, 2.0),
+        ("lately", [1.0, *[None] * (RECENT_TICKS - 1)], (), 0.0, 1.0),
+        ("and not longer ago", [1.0, *[None] * RECENT_TICKS], (), 0.0, None),
+        ("without a tick there is none", [], (), 0.0, None),
+        ("it is a mean over two seconds", RISING, (), 0.0, 2.5),
+        ("of steps", RISING, (2, 2, 2, 2, 2, 10), 0.0, 26 / 8),
+        ("whose number may be unknown", [1.0, 2.0, 3.0, 4.0], (None,) * 4, 0.0, 2.5),
+        ("of slow steps over five of them", RISING, [1] * 6, 0.0, 28 / 6),
+        ("however long ago they began", [9.0] * 8 + [1.0] * 10, [1] * 18, 0.0, 1.0),
+        ("as 4.5 are too few", [9.0] * 9 + [1.0] * 9, [1] * 18, 0.0, 1.8),
+        ("in five ticks", [9.0, 9.0, 1.0, 1.0, 1.0, 1.0, 6.0], [2] * 7, 0.0, 2.0),
+        ("steps without a time are none", [9.0, 1.0, 1.0, 1.0, 1.0, None], [2] * 5 + [20], 0.0,
+         13 / 5),
+        ("nor are times without steps", [9.0, 9.0, 1.0, 1.0, 1.0, 1.0], [2, 2, 2, None, 2, 5], 0.0,
+         27 / 11),
+        ("the last step may have no end", [9.0, 1.0, 1.0, 1.0, 1.0, None], [4] * 6, 0.0, 1.0),
+        ("five in two ticks are enough", [9.0, 9.0, 1.0, 3.0, 9.0, 9.0],
+         [None, None, 6, 6, None, None], 0.0, 2.0),
+        ("what was before the last change is not in it", [*LEVEL, 1.0, 3.0], (), 2.0, 2.0),
+        ("nor is the tick of the change", [*LEVEL, 9.0, 3.0], (), 2.2, 3.0),
+        ("unless there is no other", [*LEVEL, 9.0, 3.0], (), 7.0, 3.0),
+    ],
+)  # fmt: skip
+def test_the_newest_value(what, values, rates, changed_s, found):
+    assert newest(values, rates, changed_s) == found, what
 
 
 # ── labels of the time axis ─────────────────────────────────────────────────────────────

@@ -147,11 +147,17 @@ def test_a_proof_with_other_settings_is_older_and_gives_way_to_an_estimate():
     )
 
 
-def test_what_moves_losses_and_what_was_rehearsed_says_so():
-    rows = [switch("moves", numerics=True), switch("tried")]
-    tries = promise("moves", 9.0, 20.0), promise("tried", 9.0, 20.0, "rehearsed")
-    found = seen(rows, tries=tries)
-    assert [one.state for one in found.values()] == ["moves losses", "rehearsed"]
+@pytest.mark.parametrize(
+    ("state", "about", "how"),
+    [
+        ("moves losses", {"numerics": True}, ""),
+        ("rehearsed", {}, "rehearsed"),
+        ("a probe", {"helps": (("on", "no loading"),)}, ""),  # it is no way to train
+    ],
+)
+def test_an_estimate_says_what_it_is(state, about, how):
+    found = seen([switch("it", **about)], tries=(promise("it", 9.0, 20.0, how),))
+    assert found["it"].state == state
 
 
 def test_a_running_a_b_shows_both_values_and_the_estimate_that_it_tests():
@@ -201,8 +207,3 @@ def test_any_estimate_fits_the_axis(gain, width):
     drawn = shared_axis((0.4,)).estimate(*gain, width)
     assert len(drawn) == width
     assert ("▸" in drawn) == (gain[1] > 1)
-
-
-def test_what_is_no_way_to_train_is_called_a_probe():
-    probe = switch("it", helps=(("on", "no loading"),))
-    assert seen([probe], tries=(promise("it", 9.0, 20.0),))["it"].state == "a probe"

@@ -126,41 +126,40 @@ def verdicts_in(**values):
     return [line for line in lines if "pairs" in line]
 
 
-def test_what_is_kept_comes_first_then_what_was_proven():
-    shown = verdicts_in(verdicts=(FUSED, BF16, WORKERS), answer=None)
-    assert [line.split()[1] for line in shown] == ["num_workers", "precision", "fused_optimizer"]
-    assert [", kept" in line for line in shown] == [True, False, False]
+ALL = (FUSED, BF16, WORKERS)
+RUNS = changed(WORKERS, verdict=None, pairs=7)
+BEST = {"num_workers": "4", "precision": "fp32"}
+TUNE = changed(WORKERS, doing="done", start={"num_workers": "0"}, best=BEST)
 
 
-def test_where_verdicts_have_no_room_the_last_ones_are_left_out():
-    shown = verdicts_in(verdicts=(FUSED, BF16, WORKERS))
-    assert [line.split()[1] for line in shown] == ["num_workers", "precision"]
-
-
-def test_the_same_question_is_told_once_with_its_newest_answer():
-    (line,) = verdicts_in(verdicts=(WORKERS, changed(WORKERS, pairs=36)))
-    assert "36 pairs" in line
-
-
-def test_a_control_that_failed_proves_nothing():
-    (line,) = verdicts_in(verdicts=(changed(WORKERS, check_passed=False),))
-    assert line.startswith("  A/B ")
-    assert "control failed" in line
-
-
-def test_an_ab_that_runs_is_told_as_far_as_it_is():
-    (line,) = verdicts_in(verdicts=(), comparison=changed(WORKERS, verdict=None, pairs=7))
-    assert line == "  so far   num_workers 0 → 4   +275.0 % [+265.0, +285.0], 7 pairs"
-    assert not verdicts_in(verdicts=(), comparison=changed(WORKERS, verdict=None, low=None))
-
-
-def test_a_tune_is_told_with_all_that_it_has_found():
-    best = {"num_workers": "4", "precision": "fp32"}
-    tune = changed(WORKERS, doing="done", start={"num_workers": "0"}, best=best)
-    (line,) = verdicts_in(verdicts=(tune,))
-    assert "num_workers=0 → num_workers=4, precision=fp32 " in line
-    assert line.endswith("kept")
-    assert not verdicts_in(verdicts=(changed(tune, best={}),))
+@pytest.mark.parametrize(
+    ("what", "values", "told"),
+    [
+        ("what is kept comes first, then what was proven", {"verdicts": ALL, "answer": None},
+         [("proven", "num_workers", "kept"), ("proven", "precision", "18 pairs"),
+          ("A/B", "fused_optimizer", "18 pairs")]),
+        ("where verdicts have no room the last ones are left out", {"verdicts": ALL},
+         [("proven", "num_workers", "kept"), ("proven", "precision", "18 pairs")]),
+        ("the same question is told once with its newest answer",
+         {"verdicts": (WORKERS, changed(WORKERS, pairs=36))},
+         [("proven", "num_workers", "36 pairs, kept")]),
+        ("a control that failed proves nothing",
+         {"verdicts": (changed(WORKERS, check_passed=False),)},
+         [("A/B", "num_workers", "control failed")]),
+        ("an A/B that runs is told as far as it is", {"verdicts": (), "comparison": RUNS},
+         [("so far", "num_workers 0 → 4   +275.0 % [+265.0, +285.0]", "7 pairs")]),
+        ("which may be nothing", {"verdicts": (), "comparison": changed(RUNS, low=None)}, []),
+        ("a tune is told with all that it has found", {"verdicts": (TUNE,)},
+         [("proven", "num_workers=0 → num_workers=4, precision=fp32", "kept")]),
+        ("which may be nothing, too", {"verdicts": (changed(TUNE, best={}),)}, []),
+    ],
+)  # fmt: skip
+def test_verdicts_are_told(what, values, told):
+    shown = verdicts_in(**values)
+    assert len(shown) == len(told), what
+    for line, (label, question, end) in zip(shown, told, strict=True):
+        assert line.startswith(f"  {label.ljust(8)} {question}"), what
+        assert end in line
 
 
 def test_before_the_first_step_there_is_nothing_to_tell_but_the_way_back():

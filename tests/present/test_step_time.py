@@ -27,13 +27,9 @@ INKS = [part.ink for part in PARTS]
 MS = st.none() | st.floats(0, 1e12)
 
 
-def shown(step):
+def shown(parts_ms):
     """Label → time of what a step was spent on."""
-    return {part.label: ms for part, ms in zip(PARTS, step.shown, strict=True) if ms}
-
-
-def hidden(step):
-    return {part.label: ms for part, ms in zip(PARTS, step.hidden, strict=True) if ms}
+    return {part.label: ms for part, ms in zip(PARTS, parts_ms, strict=True) if ms}
 
 
 def step_of(step_ms, overlap_ms=None, data_ms=0.0, **phases_ms):
@@ -48,29 +44,29 @@ def words(cells):
 # ── what the time was spent on ──────────────────────────────────────────────────────────
 
 
-def test_what_runs_beside_the_training_is_hidden():
-    step = step_of(6.0, overlap_ms=5.0, prepare=5.0, forward=2.0, backward=4.0)
-    assert shown(step) == {"forward": 2.0, "backward": 4.0}
-    assert hidden(step) == {"encode": 5.0}
+@pytest.mark.parametrize(
+    ("what", "step", "seen", "beside"),
+    [
+        ("what runs beside the training is hidden",
+         step_of(6.0, overlap_ms=5.0, prepare=5.0, forward=2.0, backward=4.0),
+         {"forward": 2.0, "backward": 4.0}, {"encode": 5.0}),
+        ("preparing longer than the training is shown in part",
+         step_of(8.0, overlap_ms=3.0, copy=2.0, prepare=6.0, forward=3.0),
+         {"copy": 1.25, "encode": 3.75, "forward": 3.0}, {"copy": 0.75, "encode": 2.25}),
+        ("waiting for data counts where nothing covers it",
+         step_of(10.0, data_ms=3.0, forward=6.0), {"data": 3.0, "forward": 6.0, "idle": 1.0}, {}),
+        ("and no more than that",
+         step_of(10.0, data_ms=3.0, forward=9.0), {"data": 1.0, "forward": 9.0}, {}),
+        ("where no phase was measured there is the step alone",
+         step_of(10.0, data_ms=3.0), {"step": 10.0}, {}),
+    ],
+)  # fmt: skip
+def test_a_step_was_spent_on(what, step, seen, beside):
+    assert shown(step.shown) == pytest.approx(seen), what
+    assert shown(step.hidden) == pytest.approx(beside), what
 
 
-def test_preparing_longer_than_the_training_is_shown_in_part():
-    step = step_of(8.0, overlap_ms=3.0, copy=2.0, prepare=6.0, forward=3.0)
-    assert shown(step) == pytest.approx({"copy": 1.25, "encode": 3.75, "forward": 3.0})
-    assert hidden(step) == pytest.approx({"copy": 0.75, "encode": 2.25})
-
-
-def test_waiting_for_data_counts_where_nothing_covers_it():
-    assert shown(step_of(10.0, data_ms=3.0, forward=6.0)) == {
-        "data": 3.0,
-        "forward": 6.0,
-        "idle": 1.0,
-    }
-    assert shown(step_of(10.0, data_ms=3.0, forward=9.0)) == {"data": 1.0, "forward": 9.0}
-
-
-def test_where_no_phase_was_measured_there_is_the_step_alone():
-    assert shown(step_of(10.0, data_ms=3.0)) == {"step": 10.0}
+def test_a_training_without_phases_has_the_step_alone():
     assert parts_of(Snapshot())[1:-1] == (PARTS[-2],)
 
 
@@ -143,59 +139,36 @@ def test_a_cell_has_the_two_largest_of_what_is_in_it(column, drawn):
 # ── scale ───────────────────────────────────────────────────────────────────────────────
 
 
-def scale(steps_ms, markers=(), now_ms=None):
-    series = Series(
-        at_s=tuple(0.5 * (tick + 1) for tick in range(len(steps_ms))),
-        values={"step_ms": tuple(steps_ms)},
-    )
-    return top_ms(series, [slice(0, len(steps_ms))], markers, now_ms)
+WARM = [3.0] * 20
+CHANGED = [Marker(kind="change", at_s=10.0, label="on")]
+RARE = [3.0] * 99 + [50.0]
+HANG_S = 30.0
 
 
-def test_the_first_steps_of_a_run_and_after_a_change_do_not_set_the_scale():
-    warm = [3.0] * 20
-    assert scale([18.0, *warm]) == 3.0
-    assert (
-        scale(
-            [3.0] * 10 + [None] * 10 + [18.0] * 4 + warm,
-            [Marker(kind="change", at_s=10.0, label="on")],
-        )
-        == 3.0
-    )
-
-
-def test_first_steps_set_the_scale_if_there_are_no_others():
-    assert scale([18.0] * 3) == 20.0
-
-
-def test_a_rare_slow_step_is_cut_but_not_what_steps_take_now():
-    steps_ms = [3.0] * 99 + [50.0]
-    assert scale(steps_ms) == 3.0
-    assert scale(steps_ms, now_ms=49.0) == 50.0
-
-
-def test_a_hang_counts_as_one_step():
-    hang_s, ticks = 30.0, 60
-    series = Series(
-        at_s=tuple(0.5 * (tick + 1) for tick in range(ticks + 40)),
-        values={
-            "step_ms": (*[6.0] * 30, *[1000 * hang_s] * ticks, *[6.0] * 10),
-            "steps_per_s": (*[160.0] * 30, *[1 / hang_s] * ticks, *[160.0] * 10),
-        },
-    )
-    assert top_ms(series, [slice(0, ticks + 40)], (), None) == 6.0
-
-
-def test_steps_that_are_all_long_set_the_scale():
-    steps_ms = (*[6.0] * 60, *[4000.0] * 40)
-    series = Series(
-        at_s=tuple(0.5 * (tick + 1) for tick in range(100)),
-        values={"step_ms": steps_ms, "steps_per_s": tuple(1000 / ms for ms in steps_ms)},
-    )
-    assert top_ms(series, [slice(0, 100)], (), None) == 4000.0
-
-
-def test_without_a_step_there_is_a_scale_too():
-    assert scale([]) == scale([None, None]) == scale([float("inf")]) == 1.0
+@pytest.mark.parametrize(
+    ("what", "steps_ms", "how", "top"),
+    [
+        ("the first steps of a run do not set it", [18.0, *WARM], {}, 3.0),
+        ("nor do those after a change",
+         [*[3.0] * 10, *[None] * 10, *[18.0] * 4, *WARM], {"markers": CHANGED}, 3.0),
+        ("unless there are no others", [18.0] * 3, {}, 20.0),
+        ("a rare slow step is cut", RARE, {}, 3.0),
+        ("but not what steps take now", RARE, {"now_ms": 49.0}, 50.0),
+        ("a hang counts as one step", [*[6.0] * 30, *[1000 * HANG_S] * 60, *[6.0] * 10],
+         {"rates": (*[160.0] * 30, *[1 / HANG_S] * 60, *[160.0] * 10)}, 6.0),
+        ("steps that are all long set it", [*[6.0] * 60, *[4000.0] * 40],
+         {"rates": (*[1000 / 6.0] * 60, *[1 / 4.0] * 40)}, 4000.0),
+        ("without a step there is one too", [], {}, 1.0),
+        ("also if none was measured", [None, None], {}, 1.0),
+        ("or none can be", [float("inf")], {}, 1.0),
+    ],
+)  # fmt: skip
+def test_the_scale_of_step_times(what, steps_ms, how, top):
+    at_s = tuple(0.5 * (tick + 1) for tick in range(len(steps_ms)))
+    measured = {"step_ms": tuple(steps_ms), "steps_per_s": how.get("rates", ())}
+    series = Series(at_s=at_s, values=measured)
+    every = [slice(0, len(steps_ms))]
+    assert top_ms(series, every, how.get("markers", ()), how.get("now_ms")) == top, what
 
 
 # ── legend ──────────────────────────────────────────────────────────────────────────────

@@ -145,52 +145,51 @@ def test_lever_changes_are_marked_in_every_chart_and_named():
     assert charts >= 5
 
 
-def test_the_page_says_that_a_recording_was_not_closed():
-    cut = Read(page_of(scenes.running(), metadata=change(METADATA, complete=False))).text
-    assert "It was not closed in order" in cut
-    whole = Read(page_of(scenes.running())).text
-    assert "complete" in whole
-    assert "It was not closed" not in whole
+OTHERS = "or in which other processes had the cores"
+SPENT = TimeBreakdown(wall_s=10.0, phases_s=5.0, evaluation_s=4.0, checkpoint_s=1.0)
+ENERGY = EnergyFound(
+    per="sample",
+    pairs=16,
+    joules=(0.75, 0.6),
+    within=(0.002, 0.002),
+    change=-0.2,
+    low=-0.21,
+    high=-0.19,
+    confidence=0.95,
+    sensor=0.05,
+)
+METERED = change(scenes.decided().verdicts[0], energy=ENERGY, gpus=1)
 
 
-def test_without_a_gpu_the_page_names_none():
-    text = Read(page_of(scenes.without_gpu())).text
-    assert "Host" in text
-    assert "GPU and host" not in text
-
-
-def test_a_run_without_a_step_says_so():
-    assert "No step was measured." in Read(page_of(Snapshot())).text
-
-
-def test_failures_are_listed_with_their_moment():
-    text = Read(page_of(scenes.failed(), failures=(FAILED,))).text
-    assert "1:05" in text
-    assert "out of memory at batch_size=64" in text
-
-
-def test_the_page_has_the_wall_time_and_the_provenance():
-    text = Read(page_of(scenes.running())).text
-    for word in ("60.0 s", "training", "paused", "4.00 s", "unattributed", "10.0 %"):
-        assert word in text
-    for word in ("gpudash encdec --record run.csv", "570.1", "Linux-6.1", "2026-01-02 03:04:05"):
-        assert word in text
-    assert "waiting for data" not in text  # there was none
-    assert "evaluation" not in text
-    assert "gpudash report run.csv -o run.html" in text
-
-
-def test_on_a_cpu_time_of_other_processes_is_unattributed():
-    others = "or in which other processes had the cores"
-    assert others in Read(page_of(scenes.without_gpu())).text
-    assert others not in Read(page_of(scenes.running())).text
-
-
-def test_time_of_evaluations_and_checkpoints_is_listed():
-    spent = TimeBreakdown(wall_s=10.0, phases_s=5.0, evaluation_s=4.0, checkpoint_s=1.0)
-    text = Read(page_of(scenes.running(), account=spent)).text
-    for word in ("evaluation", "40.0 %", "saving checkpoints", "10.0 %"):
-        assert word in text
+@pytest.mark.parametrize(
+    ("what", "snapshot", "how", "said", "hidden"),
+    [
+        ("that a recording was not closed", scenes.running(),
+         {"metadata": change(METADATA, complete=False)}, ["It was not closed in order"], []),
+        ("or that it is complete, what its time was spent on, and where it comes from",
+         scenes.running(), {},
+         ["complete", "60.0 s", "training", "paused", "4.00 s", "unattributed", "10.0 %",
+          "gpudash encdec --record run.csv", "570.1", "Linux-6.1", "2026-01-02 03:04:05",
+          "gpudash report run.csv -o run.html"],
+         ["It was not closed", "waiting for data", "evaluation", OTHERS, "Ranks"]),
+        ("nothing of a GPU without one, but that others may have had the cores",
+         scenes.without_gpu(), {}, ["Host", OTHERS], ["GPU and host"]),
+        ("that there was no step", Snapshot(), {}, ["No step was measured."], []),
+        ("each failure with its moment", scenes.failed(), {"failures": (FAILED,)},
+         ["1:05", "out of memory at batch_size=64"], []),
+        ("the time of evaluations and checkpoints", scenes.running(), {"account": SPENT},
+         ["evaluation", "40.0 %", "saving checkpoints", "10.0 %"], []),
+        ("the joules of a verdict, and with a price what it saves",
+         change(scenes.decided(), verdicts=(METERED,)), {"price": 2.75},
+         ["0.7500 ± 0.0020 J", "at 2.75 an hour for a GPU, a million samples cost"], []),
+        ("no price that nobody has named", scenes.decided(), {}, [], ["an hour"]),
+        ("several ranks in a table", scripts.of_gpus(4), {}, ["Ranks", "1,410"], []),
+    ],
+)  # fmt: skip
+def test_the_page_says(what, snapshot, how, said, hidden):
+    text = Read(page_of(snapshot, **how)).text
+    assert [words for words in said if words not in text] == [], what
+    assert [words for words in hidden if words in text] == [], what
 
 
 def test_markup_in_a_text_stays_text():
@@ -285,36 +284,9 @@ def test_an_interval_is_drawn_to_scale():
     assert interval_chart(change(shown, low=None), 0.1) is None
 
 
-def test_a_verdict_has_its_joules_and_with_a_price_what_it_saves():
-    known = scenes.decided()
-    energy = EnergyFound(
-        per="sample",
-        pairs=16,
-        joules=(0.75, 0.6),
-        within=(0.002, 0.002),
-        change=-0.2,
-        low=-0.21,
-        high=-0.19,
-        confidence=0.95,
-        sensor=0.05,
-    )
-    verdicts = (change(known.verdicts[0], energy=energy, gpus=1),)
-    shown = Read(page_of(change(known, verdicts=verdicts), price=2.75)).text
-    assert "0.7500 ± 0.0020 J" in shown
-    assert "at 2.75 an hour for a GPU, a million samples cost" in shown
-    assert "an hour" not in Read(page_of(known)).text
-
-
 def test_markup_escapes_and_rounds():
     made = element("p", "a<b", element("b", "&"), " c", None, class_="x", data_at=1.25, none=None)
     assert document(made) == (
         '<!DOCTYPE html>\n<p class="x" data-at="1.2">a&lt;b<b>&amp;</b> c</p>\n'
     )
     assert [number(value) for value in (1.0, 1.04, 1.06, -0.5)] == ["1", "1", "1.1", "-0.5"]
-
-
-def test_several_ranks_have_a_table_and_a_single_one_has_none():
-    text = " ".join(Read(page_of(scripts.of_gpus(4))).texts)
-    assert "Ranks" in text
-    assert "1,410" in text
-    assert "Ranks" not in " ".join(Read(page_of(scenes.running())).texts)

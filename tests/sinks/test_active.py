@@ -192,7 +192,6 @@ def test_a_sink_of_the_table_gets_every_message_and_row_in_order_and_is_closed_o
     logged = [item for item in reader if isinstance(item, Interval)]
     assert [row.ranks[0].step for row in rows] == [row.ranks[0].step for row in logged]
     (account,) = sink.accounts
-    assert account is not None
     assert account.wall_s > 0
     assert session.sink_failures == {}
 
@@ -212,11 +211,22 @@ def test_whatever_a_sink_does_training_recording_and_screen_are_as_without_it(
     assert "recording" not in session.sink_failures
 
 
-def test_a_fault_ends_a_sink_and_is_told_once(run: Run) -> None:
-    session, _ = run(Raising)
+@pytest.mark.parametrize(
+    ("kind", "taken", "told"),
+    [
+        (Raising, (0, 0), "counting ends: ZeroDivisionError: oops"),
+        (Complaining, (STEPS, ROWS), "port 9400 is in use"),
+        (Broken, (STEPS, ROWS), "counting ends: ZeroDivisionError: oops"),
+    ],
+    ids=["a fault ends it", "after a loss it goes on", "it cannot be closed"],
+)
+def test_what_fails_in_a_sink_is_told_once(
+    run: Run, kind: type[Counting], taken: tuple[int, int], told: str
+) -> None:
+    session, _ = run(kind)
     (sink,) = Counting.opened
-    assert (len(sink.items), sink.accounts) == (1, [None])
-    assert str(session.sink_failures["counting"]) == "counting ends: ZeroDivisionError: oops"
+    assert ((sink.steps, sink.rows), len(sink.accounts)) == (taken, 1)
+    assert str(session.sink_failures["counting"]) == told
 
 
 def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
@@ -242,19 +252,6 @@ def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
     session.close()
     said = [one.body for one in LogReader(tmp_path / "run.jsonl") if isinstance(one, Envelope)]
     assert Notice(text=told) in said
-
-
-def test_a_sink_that_tells_of_a_loss_goes_on(run: Run) -> None:
-    session, _ = run(Complaining)
-    (sink,) = Counting.opened
-    assert (sink.steps, sink.rows, len(sink.accounts)) == (STEPS, ROWS, 1)
-    assert str(session.sink_failures["counting"]) == "port 9400 is in use"
-
-
-def test_a_sink_that_cannot_be_closed_is_told_of(run: Run) -> None:
-    session, _ = run(Broken)
-    assert "oops" in str(session.sink_failures["counting"])
-    assert len(Counting.opened[0].accounts) == 1
 
 
 def test_a_sink_that_was_stuck_gets_what_waited_for_it(run: Run) -> None:

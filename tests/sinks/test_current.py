@@ -29,49 +29,75 @@ def folded(*items: object) -> Current:
     return current
 
 
-def test_what_is_counted_grows_from_row_to_row() -> None:
-    for rows in (1, 4):
-        found = values(folded(*(row(number) for number in range(rows))))
-        assert found["gpudash_steps_total"] == 5 * rows
-        assert found["gpudash_samples_total{rank=0}"] == 40 * rows
-        labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-        assert found[f"hw_energy_joules_total{labels}"] == 150 * rows
-        assert found["gpudash_train_seconds_total"] == 0.5 * rows
-        assert found["gpudash_step_seconds_total{rank=0}"] == pytest.approx(0.5 * rows)
+GPU = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
+LAST_STEP, LIMIT = "gpudash_last_step_timestamp_seconds", "gpudash_limit_info"
+TRACED = row(1, step=7, steps=2, samples=16, train_s=0.0, timed=0, finished_s=None, values={})
+BARE = row(0, samples=None, values={}, gpus=(GpuInterval(index=0, uuid="GPU-1111"),))
+NO_STEP = {"steps": 0, "finished_s": None}
+UNKNOWN = said(AnswerShown(at_s=BEGAN_S + 1, answer=None), source="session")
+SINCE = said(gpu(BEGAN_S + 0.6, power_w=120.0), source="telemetry", at_s=BEGAN_S + 0.6)
+LATER_S = BEGAN_S + 60
+LATER = (
+    said(gpu(LATER_S, power_w=120.0, energy_j=9e9), source="telemetry", at_s=LATER_S),
+    said(host(LATER_S, cpu_pct=100.0), rank=1, source="telemetry", at_s=LATER_S),
+)
+TWO = row(0).ranks[0], RankSteps(rank=1, step=5, steps=5, samples=24)
 
 
-def test_steps_without_a_time_are_counted_also_where_nothing_trains() -> None:
-    """Such as those of a profile."""
-    untimed = {"timed": 0, "finished_s": None, "values": {}}
-    traced = row(1, step=7, steps=2, samples=16, train_s=0.0, **untimed)
-    found = values(folded(row(0), traced))
-    assert found["gpudash_steps_total"] == 7
-    assert found["gpudash_untimed_steps_total"] == 2
-    assert found["gpudash_samples_total{rank=0}"] == 56
-    assert found["gpudash_step_seconds_total{rank=0}"] == pytest.approx(0.5)
-
-
-def test_the_time_of_a_phase_is_that_of_all_steps_also_of_a_workloads_own() -> None:
-    found = values(folded(row(0), row(1)))
-    assert found["gpudash_phase_seconds_total{phase=forward,rank=0}"] == pytest.approx(0.4)
-    assert found["gpudash_phase_seconds_total{phase=encode,rank=0}"] == pytest.approx(0.2)
-    assert found["gpudash_data_seconds_total{rank=0}"] == pytest.approx(0.01)
-
-
-def test_values_are_in_base_units() -> None:
-    found = values(folded(row(0)))
-    labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-    assert found[f"hw_gpu_memory_usage_bytes{labels}"] == 2**30
-    assert found[f"hw_gpu_utilization_ratio{labels}"] == 0.8
-    assert found["gpudash_step_p50_seconds{rank=0}"] == 0.1
-    assert found["gpudash_batch_size"] == 8
-
-
-def test_what_was_not_measured_is_absent_and_never_0() -> None:
-    bare = row(0, samples=None, values={}, gpus=(GpuInterval(index=0, uuid="GPU-1111"),))
-    found = values(folded(bare))
-    assert not [name for name in found if name.startswith(("hw_", "gpudash_samples", "gpudash_p"))]
-    assert found["gpudash_steps_total"] == 5
+@pytest.mark.parametrize(
+    ("what", "items", "shown", "hidden"),
+    [
+        *[("what is counted grows from row to row", [row(number) for number in range(rows)],
+           {"gpudash_steps_total": 5 * rows, "gpudash_samples_total{rank=0}": 40 * rows,
+            f"hw_energy_joules_total{GPU}": 150 * rows, "gpudash_train_seconds_total": 0.5 * rows,
+            "gpudash_step_seconds_total{rank=0}": 0.5 * rows}, "no") for rows in (1, 4)],
+        ("steps without a time, as of a profile, are counted, also where nothing trains",
+         [row(0), TRACED],
+         {"gpudash_steps_total": 7, "gpudash_untimed_steps_total": 2,
+          "gpudash_samples_total{rank=0}": 56, "gpudash_step_seconds_total{rank=0}": 0.5}, "no"),
+        ("the time of a phase is that of all steps, also of a workload's own", [row(0), row(1)],
+         {"gpudash_phase_seconds_total{phase=forward,rank=0}": 0.4,
+          "gpudash_phase_seconds_total{phase=encode,rank=0}": 0.2,
+          "gpudash_data_seconds_total{rank=0}": 0.01}, "no"),
+        ("values are in base units", [row(0)],
+         {f"hw_gpu_memory_usage_bytes{GPU}": 2**30, f"hw_gpu_utilization_ratio{GPU}": 0.8,
+          "gpudash_step_p50_seconds{rank=0}": 0.1, "gpudash_batch_size": 8}, "no"),
+        ("what was not measured is absent and never 0", [BARE], {"gpudash_steps_total": 5},
+         ("hw_", "gpudash_samples", "gpudash_p")),
+        ("the last step is stamped with when it finished, not with the row's end",
+         [row(0, steps=2, finished_s=BEGAN_S + 0.2), row(1, **NO_STEP)],
+         {LAST_STEP: BEGAN_UTC.timestamp() + 0.2}, "no"),
+        ("without a step there is no last one", [row(0, **NO_STEP)], {}, LAST_STEP),
+        ("there is one limit and one state, the newest",
+         [answer(), answer("copy", "copy-bound"), *told()[:1]],
+         {f"{LIMIT}{{title=copy-bound,limit=copy}}": 1,
+          "gpudash_training_info{workload=encdec,state=training}": 1}, f"{LIMIT}{{title=input"),
+        ("after a change there is no limit until it is known again", [answer(), UNKNOWN], {},
+         LIMIT),
+        ("readings go on where a hang completes no row", [row(0), *LATER],
+         {f"hw_power_watts{GPU}": 120, "gpudash_cpu_ratio{rank=1}": 1,
+          f"hw_energy_joules_total{GPU}": 150, "gpudash_steps_total": 5},
+         f"hw_temperature_celsius{GPU}"),
+        ("a row that comes late does not replace what was read since", [SINCE, row(0)],
+         {f"hw_power_watts{GPU}": 120}, "no"),
+        ("the next one does", [SINCE, row(0), row(1)], {f"hw_power_watts{GPU}": 300}, "no"),
+        ("each setting is a lever with its value alone",
+         [row(0), row(1, settings={"batch_size": "8", "pipelined": "on"})],
+         {"gpudash_lever_info{lever=pipelined,value=on}": 1,
+          "gpudash_lever_info{lever=batch_size,value=8}": 1},
+         "gpudash_lever_info{lever=pipelined,value=off}"),
+        ("each rank has its own, and the job's steps count once",
+         [row(0, ranks=TWO, world_size=2)],
+         {"gpudash_steps_total": 5, "gpudash_samples_total{rank=0}": 40,
+          "gpudash_samples_total{rank=1}": 24}, "no"),
+    ],
+)  # fmt: skip
+def test_the_current_values(
+    what: str, items: list[object], shown: dict[str, float], hidden: str | tuple[str, ...]
+) -> None:
+    found = values(folded(*items))
+    assert {name: found.get(name) for name in shown} == pytest.approx(shown, abs=0), what
+    assert not [name for name in found if name.startswith(hidden)], what
 
 
 def test_a_gauge_gets_old_and_a_counter_does_not() -> None:
@@ -83,74 +109,9 @@ def test_a_gauge_gets_old_and_a_counter_does_not() -> None:
     assert [name for name in later if name.startswith("hw_energy")]
 
 
-def test_the_last_step_is_stamped_with_when_it_finished_not_with_the_rows_end() -> None:
-    half = row(0, steps=2, finished_s=BEGAN_S + 0.2)
-    found = values(folded(half, row(1, steps=0, finished_s=None)))
-    at_s = found["gpudash_last_step_timestamp_seconds"]
-    assert at_s == pytest.approx(BEGAN_UTC.timestamp() + 0.2)
-
-
-def test_without_a_step_there_is_no_last_one() -> None:
-    assert "gpudash_last_step_timestamp_seconds" not in values(
-        folded(row(0, steps=0, finished_s=None))
-    )
-
-
-def test_there_is_one_limit_and_one_state_the_newest() -> None:
-    found = values(folded(answer(), answer("copy", "copy-bound"), *told()[:1]))
-    assert [name for name in found if "limit" in name] == [
-        "gpudash_limit_info{title=copy-bound,limit=copy}"
-    ]
-    assert "gpudash_training_info{workload=encdec,state=training}" in found
-
-
-def test_after_a_change_there_is_no_limit_until_it_is_known_again() -> None:
-    unknown = said(AnswerShown(at_s=BEGAN_S + 1, answer=None), source="session")
-    assert "gpudash_limit_info" not in "".join(values(folded(answer(), unknown)))
-
-
 def test_the_name_of_a_gpu_comes_from_its_first_reading() -> None:
     found = values(folded(reading()))
     assert found == {"gpudash_gpu_info{hw.id=GPU-1111,hw.type=gpu,hw.model=NVIDIA H200}": 1}
-
-
-def test_readings_go_on_where_a_hang_completes_no_row() -> None:
-    later_s = BEGAN_S + 60
-    current = folded(
-        row(0),
-        said(gpu(later_s, power_w=120.0, energy_j=9e9), source="telemetry", at_s=later_s),
-        said(host(later_s, cpu_pct=100.0), rank=1, source="telemetry", at_s=later_s),
-    )
-    found, labels = values(current), "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-    assert found[f"hw_power_watts{labels}"] == 120
-    assert found["gpudash_cpu_ratio{rank=1}"] == 1
-    assert f"hw_temperature_celsius{labels}" not in found
-    assert found[f"hw_energy_joules_total{labels}"] == 150
-    assert found["gpudash_steps_total"] == 5
-
-
-def test_a_row_that_comes_late_does_not_replace_what_was_read_since() -> None:
-    since = said(gpu(BEGAN_S + 0.6, power_w=120.0), source="telemetry", at_s=BEGAN_S + 0.6)
-    labels = "{hw.id=GPU-1111,hw.name=GPU 0,hw.type=gpu}"
-    assert values(folded(since, row(0)))[f"hw_power_watts{labels}"] == 120
-    assert values(folded(since, row(0), row(1)))[f"hw_power_watts{labels}"] == 300
-
-
-def test_each_setting_is_a_lever_with_its_value_alone() -> None:
-    current = folded(row(0), row(1, settings={"batch_size": "8", "pipelined": "on"}))
-    found = {name for name in values(current) if "lever" in name}
-    assert found == {
-        "gpudash_lever_info{lever=pipelined,value=on}",
-        "gpudash_lever_info{lever=batch_size,value=8}",
-    }
-
-
-def test_each_rank_has_its_own_and_the_jobs_steps_count_once() -> None:
-    two = row(0).ranks[0], RankSteps(rank=1, step=5, steps=5, samples=24)
-    found = values(folded(row(0, ranks=two, world_size=2)))
-    assert found["gpudash_steps_total"] == 5
-    assert found["gpudash_samples_total{rank=0}"] == 40
-    assert found["gpudash_samples_total{rank=1}"] == 24
 
 
 def test_messages_of_other_ranks_and_single_steps_change_nothing() -> None:

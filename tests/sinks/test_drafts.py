@@ -23,14 +23,6 @@ def test_an_existing_file_is_kept_until_a_draft_takes_its_place(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_draft_that_was_discarded_leaves_what_it_would_have_replaced(tmp_path):
-    path = tmp_path / "run.csv"
-    path.write_text("precious\n")
-    Output(path, draft=True).discard()
-    assert path.read_text() == "precious\n"
-    assert list(tmp_path.iterdir()) == [path]
-
-
 def test_a_link_stays_a_link_to_the_file_that_is_replaced(tmp_path):
     (tmp_path / "far").mkdir()
     real, link = tmp_path / "far" / "real.csv", tmp_path / "run.csv"

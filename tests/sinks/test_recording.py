@@ -264,37 +264,28 @@ def test_a_recording_that_a_failure_ended_is_not_complete_and_says_why(recorder)
     assert found.schema_version == 2
 
 
+FILES = ["run.csv", "run.json", "run.jsonl"]
+
+
 @pytest.mark.parametrize(
-    "events",
+    ("what", "events", "left"),
     [
-        [failed(BEGAN_S + 1)],
-        [started(BEGAN_S), failed(BEGAN_S + 1)],
-        [ENDED],
-        [started(BEGAN_S), starting(BEGAN_S + 1, PLAN), ENDED],
+        ("it failed", [failed(BEGAN_S + 1)], []),
+        ("it failed once it had started", [started(BEGAN_S), failed(BEGAN_S + 1)], []),
+        ("it never started", [ENDED], []),
+        ("nor did the next one", [started(BEGAN_S), starting(BEGAN_S + 1, PLAN), ENDED], []),
+        ("nothing is known of it", [], FILES),
+        ("it went well", [started(BEGAN_S), replace(started(BEGAN_S), phase="finished")], FILES),
+        ("the next one started", [failed(BEGAN_S + 1), started(BEGAN_S + 2)], FILES),
     ],
 )
-def test_without_a_row_a_training_that_failed_or_never_started_leaves_no_file(
-    tmp_path, events, recorder
+def test_without_a_row_only_a_training_that_went_well_leaves_files(
+    tmp_path, what, events, left, recorder
 ):
     for event in events:
         take(recorder, event)
     recorder.close()
-    assert contents(tmp_path) == {}
-
-
-@pytest.mark.parametrize(
-    "events",
-    [
-        [],
-        [started(BEGAN_S), replace(started(BEGAN_S), phase="finished")],
-        [failed(BEGAN_S + 1), started(BEGAN_S + 2)],
-    ],
-)
-def test_without_a_row_of_a_training_that_went_well_the_files_stay(tmp_path, events, recorder):
-    for event in events:
-        take(recorder, event)
-    recorder.close()
-    assert sorted(contents(tmp_path)) == ["run.csv", "run.json", "run.jsonl"]
+    assert sorted(contents(tmp_path)) == left, what
 
 
 def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(recorder):

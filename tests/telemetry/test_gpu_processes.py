@@ -94,7 +94,4 @@ def test_the_sampler_knows_which_processes_train(stream: Stream, driver: Driver)
     def newest() -> GpuReading | None:
         return next((one for one in stream.gpu if one.others_pct is not None), None)
 
-    until(lambda: newest() is not None)
-    reading = newest()
-    assert reading is not None
-    assert reading.others_pct == 30.0
+    assert until(newest).others_pct == 30.0

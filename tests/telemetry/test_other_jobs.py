@@ -49,7 +49,6 @@ def test_the_busiest_of_others_are_named_and_neither_the_training_nor_gpudash(ma
     used = {GPUDASH: 0.5, TRAINING: 1.8, LOADER: 1.6, COMPILER: 1.5, SHELL: 0.5, BORN: 0.125}
     machine.cpu_s = {pid: machine.cpu_s.get(pid, 0.0) + s for pid, s in used.items()}
     found = machine.reader.read((TRAINING,), CORE_WAIT_WARNS_PCT)
-    assert found is not None
     assert [(one.pid, one.cores) for one in found.busiest] == [(COMPILER, 0.75), (SHELL, 0.25)]
     assert found.used_cores == pytest.approx(1.0625)
 
@@ -100,7 +99,6 @@ def test_a_real_process_is_found_with_the_cpu_time_it_used():
     command = [sys.executable, "-c", burns]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
         before = other_jobs._read_all()
-        assert process.stdout
         process.stdout.readline()
         now = other_jobs._read_all()
         (one,) = (found for found in now if found.pid == process.pid)

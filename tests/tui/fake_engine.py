@@ -1,13 +1,11 @@
 """An engine without a training: scripted snapshots, and a record of every call.
 
-Tests publish snapshots by hand; a demo or a benchmark lets `play` do it from a thread, as
-the real engine does.
+Tests publish snapshots by hand.
 """
 
 import math
 import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -235,7 +233,6 @@ class FakeEngine:
         self.refuse_record: str | None = None
         self.refuse_worker: str | None = None
         self.sink_failures: dict[str, RecordingError] = {}
-        self._playing = threading.Event()
         self._answers = Answers()
         self._profiled: tuple[Any, ...] = ()
         self.meters = False
@@ -315,24 +312,6 @@ class FakeEngine:
     def print(self, *lines: str, replaces: int = 0) -> None:
         assert self.listener is not None, "the dashboard has not started the engine"
         self.listener.on_output(lines, replaces)
-
-    def play(self, snapshots: Sequence[Snapshot], rate_hz: float) -> threading.Thread:
-        """Publish the snapshots again and again from a thread until `stop_playing`."""
-
-        def loop() -> None:
-            begin = time.monotonic()
-            count = 0
-            while not self._playing.is_set():
-                self.publish(snapshots[count % len(snapshots)])
-                count += 1
-                self._playing.wait(max(begin + count / rate_hz - time.monotonic(), 0))
-
-        thread = threading.Thread(target=loop, daemon=True)
-        thread.start()
-        return thread
-
-    def stop_playing(self) -> None:
-        self._playing.set()
 
 
 def recording(path: str = "run.csv", rows: int = 270) -> RecordingStatus:

@@ -6,6 +6,7 @@ from msgspec.structs import replace as changed
 from gpudash.availability import WHY_NOT, Requests
 from gpudash.present.cells import fitting
 from gpudash.tui.bars import footer
+from tests.tui.comparisons import comparing
 from tests.tui.driving import showing
 from tests.tui.fake_engine import training
 
@@ -13,22 +14,34 @@ WATCHED = changed(training(), can=())
 """A run that may be watched and no more."""
 
 
-@showing(WATCHED)
-async def test_footer_levers_and_palette_show_what_is_not_possible(d):
+ABLE = changed(training(), can=(*training().can, "profile", "memory"))
+FIXED, BUSY = " fixed ", "an A/B is running; a ends it"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "dim", "works", "said", "why"),
+    [
+        (WATCHED, {"pause": "space"}, {"help": "?"}, FIXED, WHY_NOT["pause"]),
+        (ABLE, {}, {"pause": "space", "help": "?"}, FIXED, ""),
+        (changed(comparing(), can=ABLE.can),
+         {"pipelining": "p", "batch(1)": "+", "undo": "u", "timeline": "t"},
+         {"compare": "a", "pause": "space"}, BUSY, BUSY),
+    ],
+    ids=["watched", "able", "during an A/B"],
+)  # fmt: skip
+@showing(None)
+async def test_footer_levers_and_palette_show_what_is_not_possible(
+    snapshot, dim, works, said, why, d
+):
+    await d.show(snapshot)
     footer = d.footer()
-    assert footer["pause"]["space"] == "dim"
-    assert footer["help"]["?"] == "key"
-    assert " fixed " in d.text()
+    assert {footer[action][key] for action, key in dim.items()} <= {"dim"}
+    assert {footer[action][key] for action, key in works.items()} == {"key"}
+    assert (said in d.text()) == bool(why)
     told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-    assert WHY_NOT["pause"] in told.values()
-    assert not any(title.startswith("Levers") for title in told)
-    await d.show(changed(training(), can=(*training().can, "profile", "memory")))
-    footer = d.footer()
-    assert footer["pause"]["space"] == "key"
-    assert " fixed " not in d.text()
-    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-    assert not set(WHY_NOT.values()) & set(told.values())
-    assert "Levers · batch_size=16" in told
+    refusals = {*WHY_NOT.values(), BUSY} & {*told.values()}
+    assert (why in refusals) if why else (not refusals)
+    assert ("Levers · batch_size=16" in told) == (not why)
 
 
 @pytest.mark.parametrize(

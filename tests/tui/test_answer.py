@@ -89,29 +89,35 @@ def test_every_limit_has_a_hue_for_its_band():
     assert {one.word for one in limits} - LIMIT_INKS.keys() == {"none", "unknown"}
 
 
-def test_what_nothing_is_known_of_is_not_proposed():
-    rows = shown(cpu_step(), 120)
-    assert "TRY" not in rows[2]
-    untried = "nothing foreseen; untried: precision, channels_last   "
-    assert f"{untried}a tries one, T tries all" in rows[2]
+TRIED = result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True)
+UNTRIED = "nothing foreseen; untried: precision, channels_last   a tries one, T tries all"
+FOUND = ask(two_streams())
 
 
-def test_a_proven_answer_says_so():
-    found = ask(two_streams())
-    proven = changed(found, answer=changed(found.answer, is_proven=True))
-    rows = shown(two_streams(), 120, headline=proven)
-    assert rows[1].rstrip().endswith("✓ proven by slowing it")
+@pytest.mark.parametrize(
+    ("what", "snapshot", "headline", "said", "hidden"),
+    [
+        ("what nothing is known of is not proposed", cpu_step(), None, UNTRIED, "TRY"),
+        ("a proven answer says so", two_streams(),
+         changed(FOUND, answer=changed(FOUND.answer, is_proven=True)), "✓ proven by slowing it",
+         "\n"),
+        ("a start of a run without levers promises none", changed(STARTING, can=()), None,
+         "starting", "levers"),
+        ("while measuring it names the row",
+         changed(cpu_step(), steps_since_break=3, results=TRIED), None, "setting 2: pipelined=on",
+         "\n"),
+    ],
+)  # fmt: skip
+def test_the_strip(what, snapshot, headline, said, hidden):
+    text = "".join(shown(snapshot, 120, headline=headline))
+    assert said in text, what
+    assert hidden not in text, what
 
 
 @pytest.mark.parametrize("snapshot", [two_streams(), gpu_step(), cpu_step(), STARTING, Snapshot()])
 @pytest.mark.parametrize("size", [(1, 1), (4, 3), (20, 5), (40, 6), (400, 20)])
 def test_any_size_is_painted(snapshot, size):
     assert len(shown(snapshot, *size)) == size[1]
-
-
-def test_a_start_of_a_run_without_levers_promises_none():
-    rows = shown(changed(STARTING, can=()), 80)
-    assert "levers" not in "".join(rows)
 
 
 def test_while_measuring_the_strip_names_row_and_neighbours_and_how_long_it_takes():

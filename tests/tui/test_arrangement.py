@@ -89,37 +89,30 @@ def test_the_pane_keeps_its_rows_with_more_lanes(size, pane_rows):
     assert min(rows) >= pane_rows
 
 
-@pytest.mark.parametrize("chosen", ["levers", "throughput", "step"])
-def test_at_80_by_24_readings_and_pane_are_below_the_panel_chosen_last(chosen):
-    regions = places(80, 24, PanelChoice(chosen=chosen, lever_rows=9))
-    assert set(regions) == {
-        "header", "answer", chosen, "activity", "pane", "status", "footer",
-    }  # fmt: skip
-    assert regions[chosen].height == 9
-    assert regions["activity"].height == 3
+BARS = {"header", "status", "footer"}
 
 
-def test_at_80_by_24_the_pane_takes_the_ledgers_place_if_it_is_chosen():
-    regions = places(80, 24, PanelChoice(chosen="pane"))
-    assert "levers" not in regions
-    assert regions["pane"].height == 12
-
-
-@pytest.mark.parametrize("chosen", ["levers", "pane", "step", "activity"])
-def test_in_the_least_terminal_the_chosen_panel_is_alone_below_the_answer(chosen):
-    regions = places(*LEAST, PanelChoice(chosen=chosen))
-    assert set(regions) == {"header", "answer", chosen, "status", "footer"}
-
-
-def test_a_zoomed_panel_has_all_the_room_between_the_bars():
-    regions = places(120, 40, PanelChoice(zoomed="step"))
-    assert set(regions) == {"header", "step", "status", "footer"}
-    assert regions["step"].height == 37
-
-
-@pytest.mark.parametrize("size", [(59, 16), (60, 15), (20, 5), (1, 1)])
-def test_below_the_least_size_it_says_so_and_shows_nothing_else(size):
-    assert set(places(*size, PanelChoice())) == {"too-small"}
+@pytest.mark.parametrize(
+    ("what", "size", "shown", "parts", "rows"),
+    [
+        *[("at 80×24 readings and pane are below the panel chosen last", (80, 24),
+           PanelChoice(chosen=chosen, lever_rows=9), BARS | {"answer", chosen, "activity", "pane"},
+           {chosen: 9, "activity": 3}) for chosen in ("levers", "throughput", "step")],
+        ("the pane takes the ledger's place if it is chosen", (80, 24),
+         PanelChoice(chosen="pane"), BARS | {"answer", "activity", "pane"}, {"pane": 12}),
+        *[("in the least terminal the chosen panel is alone below the answer", LEAST,
+           PanelChoice(chosen=chosen), BARS | {"answer", chosen}, {})
+          for chosen in ("levers", "pane", "step", "activity")],
+        ("a zoomed panel has all the room between the bars", (120, 40),
+         PanelChoice(zoomed="step"), BARS | {"step"}, {"step": 37}),
+        *[("below the least size it says so and shows nothing else", size, PanelChoice(),
+           {"too-small"}, {}) for size in [(59, 16), (60, 15), (20, 5), (1, 1)]],
+    ],
+)  # fmt: skip
+def test_where_there_is_no_room_for_all(what, size, shown, parts, rows):
+    regions = places(*size, shown)
+    assert set(regions) == parts, what
+    assert {name: regions[name].height for name in rows} == rows, what
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 30), (120, 40), (200, 50)])

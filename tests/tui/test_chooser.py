@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace as changed
 from textual import events
 from textual.app import App
@@ -48,23 +49,25 @@ def verdict(a, b, change, **active):
 # ── what is known of the values ─────────────────────────────────────────────────────────
 
 
-def test_settings_tried_one_after_another_prove_nothing_of_a_value():
-    rows = [row(1, 2583.0), row(2, 3626.0, batch_size="16")]
-    values = known(BATCH_SIZE, "8", rows)
-    assert values["8"] == MeasuredValue(value="8")
-    assert values["16"] == MeasuredValue(value="16")
+TRIED = [row(1, 2583.0), row(2, 3626.0, batch_size="16")]
+FASTER = verdict("8", "16", 0.25)
 
 
-def test_a_verdict_is_read_from_either_side():
-    here = known(BATCH_SIZE, "8", [], [verdict("8", "16", 0.25)])
-    assert here["16"] == MeasuredValue(value="16", known="+25.0 % by an A/B")
-    back = known(BATCH_SIZE, "16", [], [verdict("8", "16", 0.25)], batch_size="16")
-    assert back["8"].known == "-20.0 % by an A/B"
-
-
-def test_a_verdict_found_with_other_levers_set_says_nothing_here():
-    values = known(BATCH_SIZE, "8", [], [verdict("8", "16", 0.25, pipelined="on")])
-    assert values["16"] == MeasuredValue(value="16")
+@pytest.mark.parametrize(
+    ("what", "now", "rows", "verdicts", "said"),
+    [
+        ("settings tried one after another prove nothing", "8", TRIED, [], {"8": "", "16": ""}),
+        ("a verdict is read from one side", "8", [], [FASTER], {"16": "+25.0 % by an A/B"}),
+        ("and from the other", "16", [], [FASTER], {"8": "-20.0 % by an A/B"}),
+        ("one found with other levers set says nothing", "8", [],
+         [verdict("8", "16", 0.25, pipelined="on")], {"16": ""}),
+    ],
+)  # fmt: skip
+def test_of_a_value_is_known(what, now, rows, verdicts, said):
+    values = known(BATCH_SIZE, now, rows, verdicts, batch_size=now)
+    assert {name: values[name] for name in said} == {
+        name: MeasuredValue(value=name, known=text) for name, text in said.items()
+    }, what
 
 
 def test_numbers_offered_are_those_tried_the_default_and_neighbours():
@@ -129,23 +132,23 @@ def estimates(*rows, **active):
     return {one.value: one.known for one in values}
 
 
-def test_a_larger_batch_is_estimated_from_the_two_largest_that_were_measured():
-    found = estimates((8, 30.0), (16, 40.0), (32, 60.0))  # of 140.4 GiB
-    assert found["64"] == "fits, ~110.0 GiB"
-    assert found["128"] == "does not fit, ~180.0 GiB"
-
-
-def test_between_what_the_allocator_may_hold_and_what_tensors_need_nothing_is_certain():
-    found = estimates((16, 38.0), (32, 70.0))  # of 139.6 GiB; the allocator holds a tenth more
-    assert found["64"] == "may not fit, ~134.0 GiB"
-
-
-def test_one_measured_size_gives_no_estimate():
-    assert set(estimates((8, 30.0)).values()) == {""}
-
-
-def test_sizes_measured_with_other_levers_say_nothing():
-    assert set(estimates((8, 30.0), (16, 40.0), pipelined="on").values()) == {""}
+@pytest.mark.parametrize(
+    ("what", "rows", "active", "said"),
+    [
+        ("a larger batch is estimated from the two largest that were measured, of 140.4 GiB",
+         [(8, 30.0), (16, 40.0), (32, 60.0)], {},
+         {"64": "fits, ~110.0 GiB", "128": "does not fit, ~180.0 GiB"}),
+        ("between what the allocator, with a tenth more, and what tensors need, none is certain",
+         [(16, 38.0), (32, 70.0)], {}, {"64": "may not fit, ~134.0 GiB"}),
+        ("one measured size gives no estimate", [(8, 30.0)], {}, {"16": "", "512": ""}),
+        ("sizes measured with other levers say nothing", [(8, 30.0), (16, 40.0)],
+         {"pipelined": "on"}, {"32": "", "512": ""}),
+    ],
+)  # fmt: skip
+def test_of_a_larger_batch_is_estimated(what, rows, active, said):
+    found = estimates(*rows, **active)
+    assert {size: found.get(size, "") for size in said} == said, what
+    assert any(said.values()) or not any(found.values()), what
 
 
 def test_memory_used_by_others_is_not_available_for_a_batch():

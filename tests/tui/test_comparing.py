@@ -23,9 +23,6 @@ from tests.tui.frames import control_of
 from workloads import CATALOGUE
 from workloads.levers import resolve
 
-ABLE = (*training().can, "profile")
-
-
 # ── the key ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -205,21 +202,6 @@ async def test_before_another_workload_ends_an_a_b_the_dialog_says_so(d):
         await d.press("escape")
     await d.show(training())
     await d.press("w", hides="the A/B of")
-
-
-@showing(changed(comparing(), can=ABLE))
-async def test_footer_levers_and_palette_show_that_no_lever_can_be_changed_during_a_comparison(d):
-    busy = "an A/B is running; a ends it"
-    footer = d.footer()
-    assert footer["pipelining"]["p"] == footer["batch(1)"]["+"] == footer["undo"]["u"] == "dim"
-    assert footer["timeline"]["t"] == "dim"
-    assert footer["compare"]["a"] == footer["pause"]["space"] == "key"
-    assert busy in d.lines()[d.app.main_screen.levers.region.y]
-    told = {command.title: command.help for command in d.app.get_system_commands(d.app.screen)}
-    assert not any(title.startswith("Levers") for title in told)
-    assert busy in told.values()
-    await d.press("a", "p")  # it has ended
-    assert d.engine.calls_of("change") == [({"pipelined": "off"},)]
 
 
 @showing(size=(80, 24))

@@ -153,11 +153,6 @@ def row_at(rule, text):
     return rule.index(f"━{text}" if f"━{text}" in rule else f"─{text}") + 1
 
 
-def test_a_proof_has_a_dot_its_interval_and_its_a_b():
-    row = line_of(panel(), "pipelined")
-    assert all(part in row for part in ("●", "+6.0 % [+5.9, +6.1]", "A/B 1"))
-
-
 @pytest.mark.parametrize("to", ["b", "tensor_decode_in_workers"])
 def test_80_columns_have_the_axis_too(to):
     one = own("fused_optimizer", choices=("a", to))
@@ -168,11 +163,33 @@ def test_80_columns_have_the_axis_too(to):
     assert "┊" in line_of(shown, "fused_optimizer", NARROW)
 
 
-def test_an_interval_that_shows_no_difference_is_on_the_axis_too():
-    undecided = verdict("own", -0.3, 0.05, 0.5, a="a", b="b")
-    snapshot = changed(proposing(PROMISED), verdicts=(undecided,), settings={"own": "a"})
-    shown = panel((own(), own("other")), snapshot)
-    assert all(text in line_of(shown, "own") for text in ("├─", "─●─", "─┤"))
+NO_DIFFERENCE = verdict("own", -0.3, 0.05, 0.5, a="a", b="b")
+ELSEWHERE = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
+HAS_NO_LOADER = own("one", refusal="the script has no DataLoader")
+
+
+@pytest.mark.parametrize(
+    ("what", "rows", "snapshot", "size", "name", "shown", "hidden"),
+    [
+        ("a proof has a dot, its interval and its A/B", None, None, USUAL, "pipelined",
+         ["●", "+6.0 % [+5.9, +6.1]", "A/B 1"], []),
+        ("an interval that shows no difference is on the axis too", (own(), own("other")),
+         changed(proposing(PROMISED), verdicts=(NO_DIFFERENCE,), settings={"own": "a"}),
+         USUAL, "own", ["├─", "─●─", "─┤"], []),
+        ("without room for both no difference is said, and not the figure", (own(),),
+         Snapshot(verdicts=(ELSEWHERE,), settings={"own": "a"}), NARROW, "own",
+         ["no difference"], ["+54.7"]),
+        ("a reason that does not fit below the figures begins at the axis",
+         (HAS_NO_LOADER, own("two")), None, (66, 8), "one", ["the script has no DataLoader"], []),
+        ("which other rows have", (HAS_NO_LOADER, own("two")), None, (66, 8), "two", ["┊"], []),
+        ("a requested value is shown until it is active",
+         (changed(own(value="8"), pending="16"),), None, USUAL, "own", ["8 → 16 …"], []),
+    ],
+)  # fmt: skip
+def test_a_levers_line(what, rows, snapshot, size, name, shown, hidden):
+    line = line_of(panel(rows, snapshot), name, size)
+    assert [text for text in shown if text not in line] == [], what
+    assert [text for text in hidden if text in line] == [], what
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -207,25 +224,11 @@ def test_the_axis_stands_still_while_an_a_b_runs_whatever_it_finds(alone):
     assert "+20 %" in drawn.pop() or alone
 
 
-def test_without_room_for_both_no_difference_is_said_and_not_the_figure():
-    undecided = verdict("own", -0.3, 0.547, 2.427, a="a", b="b", settings={"other": "b"})
-    shown = panel((own(),), Snapshot(verdicts=(undecided,), settings={"own": "a"}))
-    row = line_of(shown, "own", NARROW)
-    assert "no difference" in row
-    assert "+54.7" not in row
-
-
 def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
     assert shown.find("batch_size")
     below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
     assert below.startswith("batch_size, with a new loader: Samples in one step")
     assert "larger batches" not in words(shown, (120, 6))  # the list has its room first
-
-
-def test_a_reason_that_does_not_fit_below_the_figures_begins_at_the_axis():
-    shown = panel((own("one", refusal="the script has no DataLoader"), own("two")))
-    assert "┊" in line_of(shown, "two", (66, 8))
-    assert "the script has no DataLoader" in line_of(shown, "one", (66, 8))
 
 
 def test_the_explanation_gives_way_to_the_values():
@@ -245,10 +248,6 @@ def test_a_lever_that_cannot_be_changed_is_last_with_the_reason():
     assert [line.split()[0].strip("▸") for line in lines(shown)[2:4]] == ["fixed", "idle"]
     assert line_of(shown, "fixed").rstrip().endswith("your script sets it")
     assert line_of(shown, "idle").rstrip().endswith("needs a GPU")
-
-
-def test_a_requested_value_is_shown_until_it_is_active():
-    assert "8 → 16 …" in line_of(panel((changed(own(value="8"), pending="16"),)), "own")
 
 
 def test_without_room_for_all_levers_the_number_of_others_is_shown(shown):

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import pytest
 from msgspec.structs import replace
 
 from gpudash.metrics import METRICS
@@ -21,41 +22,36 @@ def test_every_number_of_the_screen_has_meaning_source_and_value():
     assert "power: 557 W" in lines
 
 
-def test_a_number_is_called_as_on_the_screen_and_has_its_unit():
-    lines = [*origin_lines(scenes.running())]
-    for said in (
-        "steps/s: 146",
-        "step p50: 6.84 ms",
-        "host busy: 2.61 ms",
-        "DRAM traffic: 32 %",
-        "encode: 5.58 ms",
-        "loss: 2.303",
-    ):
-        assert said in lines
-    titles = [line for line in lines if not line.startswith(" ")]
+RUNNING = scenes.running()
+COSTLY = replace(RUNNING.host, values={**RUNNING.host.values, "own_cpu_pct": 10.0})
+
+
+@pytest.mark.parametrize(
+    ("what", "snapshot", "said"),
+    [
+        ("a number is called as on the screen and has its unit", RUNNING,
+         ["steps/s: 146", "step p50: 6.84 ms", "host busy: 2.61 ms", "DRAM traffic: 32 %",
+          "encode: 5.58 ms", "loss: 2.303"]),
+        ("what gpudash itself takes is told", replace(RUNNING, host=COSTLY),
+         ["gpudash: CPU: 0.1 cores"]),
+        ("what was not measured is a dash", scenes.without_gpu(), ["power: –"]),
+    ],
+)  # fmt: skip
+def test_the_origins_say(what, snapshot, said):
+    assert {*said} <= {*origin_lines(snapshot)}, what
+
+
+def test_each_number_has_a_name_of_its_own_and_those_of_other_trainings_are_left_out():
+    titles = [line for line in origin_lines(RUNNING) if not line.startswith(" ")]
     names = [title.rpartition(": ")[0] for title in titles]
     assert len({*names}) == len(names)
-    assert not [name for name in names if "_" in name]
+    assert not [name for name in names if "_" in name or "rollout" in name]
 
 
 def test_values_of_steps_are_of_the_time_that_the_charts_name():
     fast, slow = scenes.running(), replace(scenes.running(), steps_per_s=1.0)
     assert origin(fast, "host_ms")["formula"] == "the mean of steps, last 2 s"
     assert origin(slow, "host_ms")["formula"] == "the mean of steps, last 5 steps"
-
-
-def test_phases_of_other_trainings_are_left_out():
-    assert "rollout" not in " ".join(origin_lines(scenes.running()))
-
-
-def test_what_gpudash_itself_takes_is_told():
-    running = scenes.running()
-    host = replace(running.host, values={**running.host.values, "own_cpu_pct": 10.0})
-    assert "gpudash: CPU: 0.1 cores" in [*origin_lines(replace(running, host=host))]
-
-
-def test_what_was_not_measured_is_a_dash():
-    assert "power: –" in [*origin_lines(scenes.without_gpu())]
 
 
 def test_no_metric_lacks_formula_source_age_or_uncertainty():

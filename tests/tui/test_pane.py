@@ -86,12 +86,17 @@ def drawn(results, width, *, rows=9, price=None, **options):
 # ── tabs ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_titles_shorten_where_there_is_little_room():
-    assert Seen(size=(34, 6)).rule.startswith(" ━ ⁵hist ━ A/B ━ prof ━ log ━")
-
-
-def test_a_running_comparison_is_seen_from_every_tab():
-    assert "A/B ◌" in Seen(comparing(9)).rule
+@pytest.mark.parametrize(
+    ("what", "snapshot", "columns", "said"),
+    [
+        ("titles shorten where there is little room", None, 34,
+         " ━ ⁵hist ━ A/B ━ prof ━ log ━"),
+        ("a running comparison is seen from every tab", comparing(9), 120, "A/B ◌"),
+        ("rows say that they prove nothing", None, 120, "tried one after another: no proof"),
+    ],
+)  # fmt: skip
+def test_the_rule(what, snapshot, columns, said):
+    assert said in Seen(snapshot, (columns, 6)).rule, what
 
 
 def test_nothing_but_the_user_opens_a_tab():
@@ -314,10 +319,6 @@ async def test_a_click_chooses_the_row_under_the_pointer_and_the_wheel_moves_the
         assert app.widget.chosen_result.number == 492
 
 
-def test_rows_say_that_they_prove_nothing():
-    assert "tried one after another: no proof" in Seen(training()).rule
-
-
 def test_find_goes_from_one_match_to_the_next_and_round():
     one = Seen(of_rows(0))
     for text, found in (("SIZE=49", 49), ("size=49", 490)):
@@ -342,13 +343,17 @@ async def test_tabs_are_buttons():
 # ── the log ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_log_is_wrapped_and_ends_with_its_newest_line():
-    assert text_of(log_rows(["a", "b" * 25, ""], 2, 12, 4)) == [
-        f" {'b' * 10}",
-        f" {'b' * 10}",
-        f" {'b' * 5}",
-        " ",
-    ]
+@pytest.mark.parametrize(
+    ("what", "lines", "last", "width", "rows"),
+    [
+        ("it is wrapped and ends with its newest line", ["a", "b" * 25, ""], 2, 12,
+         [f" {'b' * 10}", f" {'b' * 10}", f" {'b' * 5}", " "]),
+        ("wide characters are wrapped by the cells they take", ["日本語 日本語"], 0, 9,
+         [" 日本語", " 日本語"]),
+    ],
+)  # fmt: skip
+def test_the_log(what, lines, last, width, rows):
+    assert text_of(log_rows(lines, last, width, 4)) == rows, what
 
 
 @pytest.mark.parametrize("width", [20, 60, 80])
@@ -359,10 +364,6 @@ def test_a_call_of_a_stack_is_not_broken_within_a_word(width):
     assert all(row.startswith("   ") for row in rows)
     for word in ("site-packages", "autograd", "graph.py:829"):
         assert any(word in row for row in rows)
-
-
-def test_wide_characters_are_wrapped_by_the_cells_they_take():
-    assert text_of(log_rows(["日本語 日本語"], 0, 9, 4)) == [" 日本語", " 日本語"]
 
 
 @pytest.mark.parametrize(

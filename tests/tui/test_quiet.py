@@ -34,38 +34,27 @@ def test_within_two_seconds_numbers_and_curves_stay_and_the_clock_goes_on():
     )
 
 
-def test_after_two_seconds_they_are_new():
-    assert shown(FIRST, LATER, changed(LATER, elapsed_s=12.0)).steps_per_s == 11.0
+CHANGE = Marker(kind="change", at_s=10.5, label="a=on")
+COMPARED = changed(FIRST, comparison=compared(3))
+BLOCK = changed(LATER, comparison=compared(3), settings={"a": "on"}, markers=(CHANGE,))
 
 
 @pytest.mark.parametrize(
-    "event",
+    ("what", "snapshots", "steps_per_s"),
     [
-        {"state": "paused"},
-        {"settings": {"a": "on"}},
-        {"pending": {"a": "on"}},
-        {"markers": (Marker(kind="change", at_s=10.5, label="a=on"),)},
-        {"workload": "other"},
-        {"quiet_s": 8.0},
+        ("after two seconds they are new", [FIRST, LATER, changed(LATER, elapsed_s=12.0)], 11.0),
+        *[(f"what happens is shown at once with the newest numbers: {event}",
+           [FIRST, changed(LATER, **event)], 11.0)
+          for event in [{"state": "paused"}, {"settings": {"a": "on"}}, {"pending": {"a": "on"}},
+                        {"markers": (CHANGE,)}, {"workload": "other"}, {"quiet_s": 8.0}]],
+        ("a block of an A/B is no event", [COMPARED, BLOCK], 10.0),
+        ("a pause in it is one", [COMPARED, changed(BLOCK, state="paused")], 11.0),
+        ("before the first step nothing is held", [changed(FIRST, total_steps=0), LATER], 11.0),
     ],
-)
-def test_what_happens_is_shown_at_once_with_the_newest_numbers(event):
-    assert shown(FIRST, changed(LATER, **event)).steps_per_s == 11.0
-
-
-def test_a_block_of_an_ab_is_no_event():
-    ab = compared(3)
-    block = {"settings": {"a": "on"}, "markers": (Marker(kind="change", at_s=10.5, label="B"),)}
-    assert shown(changed(FIRST, comparison=ab), changed(LATER, comparison=ab, **block)) == having(
-        steps_per_s=10.0
-    )
-    assert shown(
-        changed(FIRST, comparison=ab), changed(LATER, comparison=ab, state="paused", **block)
-    ) == having(steps_per_s=11.0)
-
-
-def test_before_the_first_step_nothing_is_held():
-    assert shown(changed(FIRST, total_steps=0), LATER).steps_per_s == 11.0
+    ids=str,
+)  # fmt: skip
+def test_numbers_on_the_screen(what, snapshots, steps_per_s):
+    assert shown(*snapshots).steps_per_s == steps_per_s, what
 
 
 # ── the answer ──────────────────────────────────────────────────────────────────────────

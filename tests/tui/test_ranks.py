@@ -85,31 +85,34 @@ def test_the_range_of_steps_and_waits_is_shown():
     assert spread(Snapshot()) == ""
 
 
-def test_the_slow_rank_is_named_with_phase_cost_and_cause():
-    slow = job().straggler
-    text = verdict(job())
-    assert text.startswith("rank 3 is 36 % slow in backward; the others wait 2.50 ms a step; clock")
-    imbalance = replace(slow, kind="imbalance", why="", others_wait_ms=None)
-    assert (
-        verdict(job(straggler=imbalance)) == "rank 3 has more to work on: 36 % longer in backward"
-    )
-    wandering = replace(imbalance, kind="wandering", phase="")
-    said = "now rank 3, another one every now and then, is slow"
-    assert verdict(job(straggler=wandering)) == said
-    assert verdict(job(straggler=None)) == ""
+SLOW = job().straggler
+IMBALANCE = replace(SLOW, kind="imbalance", why="", others_wait_ms=None)
+STACKS = (
+    RankStack(rank=0, collective="all_reduce", doing="waits in all_reduce (train.py:57)"),
+    RankStack(rank=1, doing="is in load (data.py:41)"),
+)
+HANGS = Hang(for_s=34.0, missing=(1,), stacks=STACKS)
 
 
-def test_during_a_hang_the_ranks_positions_are_shown():
-    stacks = (
-        RankStack(rank=0, collective="all_reduce", doing="waits in all_reduce (train.py:57)"),
-        RankStack(rank=1, doing="is in load (data.py:41)"),
-    )
-    assert verdict(job(2, hang=Hang(for_s=34.0, missing=(1,), stacks=stacks))) == (
-        "no rank has finished a step for 34 s; rank 1 is in load (data.py:41); "
-        "rank 0 waits in all_reduce (train.py:57)"
-    )
-    not_asked = Hang(for_s=11.0)
-    assert verdict(job(2, hang=not_asked)) == ""
+@pytest.mark.parametrize(
+    ("what", "shown", "said"),
+    [
+        ("the slow rank is named with phase, cost and cause", job(),
+         f"rank 3 is 36 % slow in backward; the others wait 2.50 ms a step; {SLOW.why}"),
+        ("or that it has more to do", job(straggler=IMBALANCE),
+         "rank 3 has more to work on: 36 % longer in backward"),
+        ("or that another one is slow every now and then",
+         job(straggler=replace(IMBALANCE, kind="wandering", phase="")),
+         "now rank 3, another one every now and then, is slow"),
+        ("without one nothing is said", job(straggler=None), ""),
+        ("during a hang the ranks' positions are shown", job(2, hang=HANGS),
+         ("no rank has finished a step for 34 s; rank 1 is in load (data.py:41); "
+          "rank 0 waits in all_reduce (train.py:57)")),
+        ("unless nobody has asked for them", job(2, hang=Hang(for_s=11.0)), ""),
+    ],
+)  # fmt: skip
+def test_what_holds_the_ranks_up(what, shown, said):
+    assert verdict(shown) == said, what
 
 
 def text_of(snapshot):

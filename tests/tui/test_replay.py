@@ -1,19 +1,15 @@
 """The dashboard over a recording: its own keys, the scrubber, and what it cannot do."""
 
-import re
-from itertools import product
-
 import msgspec
 import pytest
 
-from gpudash.availability import RECORDED
 from gpudash.present.wording import verdict_command
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.session import Playback
 from gpudash.tui.arrangement import PanelChoice
 from gpudash.tui.panels import View
 from tests.tui.comparisons import CONCLUDED
-from tests.tui.driving import dashboard, showing, still
+from tests.tui.driving import showing, still
 from tests.tui.fake_engine import training
 from tests.tui.frames import control_of
 
@@ -93,41 +89,6 @@ def test_an_ab_of_several_processes_is_asked_again_with_as_many():
     )
     command = verdict_command(shown, "encdec", Plan(workload="encdec", settings={}, nproc=2))
     assert "--set bucket_cap_mb=4 --nproc 2" in command
-
-
-PARTS = ("throughput", "activity", "step", "levers", "pane")
-
-
-async def test_a_replay_shows_what_was_on_the_screen_live():
-    """It has no levers to try or to change, and a row less: that of the scrubber."""
-
-    async def looked(d, more_rows):
-        shown = []
-        for (width, height), tab in product([(80, 24), (200, 50)], ["history", "ab"]):
-            await d.resize(width, height + more_rows)
-            d.app.main_screen.open_tab(tab)
-            await d.settle()
-            shown.append({name: figures(d, name) for name in PARTS})
-        return shown, d.app.main_screen.headline
-
-    async with dashboard(snapshot=CONCLUDED) as d:
-        live, shown = await looked(d, 0)
-    known = {"answer": shown.answer, "playback": PLAYBACK}
-    recorded = msgspec.structs.replace(CONCLUDED, can=(), **known)
-    async with dashboard(snapshot=recorded, player=FakePlayer()) as d:
-        assert await looked(d, 1) == (live, msgspec.structs.replace(shown, tries=()))
-
-
-def figures(d, name):
-    """What stands inside a panel, but what a lever's change would cost; nothing out of sight."""
-    panel = d.app.main_screen.query_one(f"#{name}")
-    if not d.app.screen.can_view_entire(panel):
-        return []
-    region = panel.region
-    inside = d.lines()[region.y + 1 : region.bottom]
-    lines = [line[region.x : region.right].rstrip() for line in inside]
-    offered = f"fused_optimizer[:,]|{RECORDED}|no proof|y copy"
-    return [line for line in lines if not re.search(offered, line)]
 
 
 @showing(SHOWN, player=FakePlayer())

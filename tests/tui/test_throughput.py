@@ -66,33 +66,36 @@ def points(*values):
     return [[(float(at), value) for at, value in enumerate(values)]]
 
 
-def test_a_spike_does_not_set_the_scale():
-    assert scale_of(points(*[100.0] * 30, 5000.0, *[100.0] * 10), ()) == 120.0
+@pytest.mark.parametrize(
+    ("what", "values", "changes_s", "scale"),
+    [
+        ("a spike does not set it", [*[100.0] * 30, 5000.0, *[100.0] * 10], [], 120.0),
+        ("nor do the first points after a change",
+         [*[100.0] * 20, 5000.0, 4000.0, *[100.0] * 8], [20.0], 120.0),
+        ("a new level does, however short it has lasted",
+         [*[100.0] * 100, *[400.0] * 4], [99.9], 500.0),
+        ("and so do points that are all warm-up", [3.0, 7.0], [], 8.0),
+        ("without a point there is one too", [], [], 1.0),
+    ],
+)  # fmt: skip
+def test_the_scale_of_rates(what, values, changes_s, scale):
+    assert scale_of(points(*values), [*map(change, changes_s)]) == scale, what
 
 
-def test_the_first_points_after_a_change_do_not_set_the_scale():
-    values = [100.0] * 20 + [5000.0, 4000.0] + [100.0] * 8
-    assert scale_of(points(*values), [change(20.0)]) == 120.0
+ONE_COLUMN = [change(99.9, "early"), change(100.2, "one"), change(100.9, "two"), change(109.9)]
+FROZEN = TimeRange(begin_s=95.0, end_s=105.0, columns=10)
 
 
-def test_a_new_level_sets_the_scale_however_short_it_has_lasted():
-    values = [100.0] * 100 + [400.0] * 4
-    assert scale_of(points(*values), [change(99.9)]) == 500.0
-
-
-def test_where_all_points_are_warm_up_they_set_the_scale():
-    assert scale_of(points(3.0, 7.0), ()) == 8.0
-    assert scale_of([], ()) == 1.0
-
-
-def test_of_markers_in_one_column_the_last_is_named():
-    markers = [change(99.9, "early"), change(100.2, "one"), change(100.9, "two"), change(109.9)]
-    assert columns_of(markers, TEN_S) == {0: "two", 9: "pipelined=on"}
-
-
-def test_a_frozen_chart_names_no_change_that_came_later():
-    frozen = TimeRange(begin_s=95.0, end_s=105.0, columns=10)
-    assert columns_of([change(104.0), change(106.0)], frozen) == {9: "pipelined=on"}
+@pytest.mark.parametrize(
+    ("what", "markers", "time_range", "named"),
+    [
+        ("of markers in one column the last", ONE_COLUMN, TEN_S, {0: "two", 9: "pipelined=on"}),
+        ("none that came after a frozen chart", [change(104.0), change(106.0)], FROZEN,
+         {9: "pipelined=on"}),
+    ],
+)  # fmt: skip
+def test_a_chart_names_changes(what, markers, time_range, named):
+    assert columns_of(markers, time_range) == named, what
 
 
 @pytest.mark.parametrize(

@@ -320,16 +320,6 @@ async def test_s_shows_the_whole_summary_in_place_of_the_lanes_which_scrolls(d):
     await d.press("pagedown", "escape", shows="2 of 3")
 
 
-ON_HOST = changed(SUMMARY, on_device=False, busy_ms=None, phases_ms={"backward": 4.0})
-
-
-@tracing(summary=ON_HOST, size=(120, 40))
-async def test_a_trace_without_device_events_says_so(d):
-    assert "no device events: this is a trace of the host alone" in d.text()
-    assert "─ the GPU ─" not in d.text()
-    assert "operators on the host, own time" in d.text()
-
-
 @tracing(before=changed(SUMMARY, step_ms=12.0, kernels=SUMMARY.kernels[:1]), size=(100, 60))
 async def test_c_lays_the_profile_before_beside_it(d):
     await d.press("c")

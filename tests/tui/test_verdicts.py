@@ -40,32 +40,32 @@ def rows(control):
     return {row.lever.name: row for row in control.levers.rows()}
 
 
-def test_more_pairs_goes_on_to_twice_as_many():
-    control = after()
-    assert control.ab.more_pairs() == "the A/B of pipelined goes on, up to 80 pairs"
-    question = Question(lever="pipelined", a="off", b="on", pairs=80)
-    assert control.engine.calls_of("compare") == [(question, True)]
+LOADER = compared(9000, lever="batch_size", a="8", b="16", verdict="slower")
+
+
+def ended(measured):
+    return compared(measured, failure="it was ended", planned_pairs=40)
+
+
+@pytest.mark.parametrize(
+    ("what", "shown", "now", "said", "pairs"),
+    [
+        ("it goes on to twice as many", CONCLUDED, {}, "pipelined goes on", 80),
+        ("but not for ever", LOADER, {}, "batch_size goes on", 10_000),
+        *[("after one that was ended to twice those measured", ended(measured), {},
+           "pipelined goes on", pairs) for measured, pairs in [(9, 18), (1, 10), (0, 10)]],
+        ("where other settings have changed it begins anew", CONCLUDED, {"batch_size": "64"},
+         "pipelined begins anew", 80),
+    ],
+)  # fmt: skip
+def test_more_pairs(what, shown, now, said, pairs):
+    control = after(shown, **now)
+    assert control.ab.more_pairs() == f"the A/B of {said}, up to {pairs} pairs", what
+    sides = {"lever": shown.lever, "a": shown.a, "b": shown.b}
+    question = Question(**sides, pairs=pairs, short_runs=shown.lever == "batch_size")
+    goes_on = [True] * said.endswith("goes on")
+    assert control.engine.calls_of("compare") == [(question, *goes_on)]
     assert control.comparing
-    loader = compared(9000, lever="batch_size", a="8", b="16", verdict="slower")
-    control = after(loader)
-    control.ab.more_pairs()
-    question = Question(lever="batch_size", a="8", b="16", pairs=10_000, short_runs=True)
-    assert control.engine.calls_of("compare") == [(question, True)]
-
-
-@pytest.mark.parametrize(("measured", "pairs"), [(9, 18), (1, 10), (0, 10)])
-def test_after_an_ab_that_was_ended_more_pairs_are_twice_those_measured(measured, pairs):
-    control = after(compared(measured, failure="it was ended", planned_pairs=40))
-    control.ab.more_pairs()
-    ((question, _),) = control.engine.calls_of("compare")
-    assert question.pairs == pairs
-
-
-def test_where_other_settings_have_changed_more_pairs_begin_anew():
-    control = after(batch_size="64")
-    assert control.ab.more_pairs() == "the A/B of pipelined begins anew, up to 80 pairs"
-    ((question,),) = control.engine.calls_of("compare")
-    assert question.pairs == 80
 
 
 def test_a_value_that_stands_for_another_one_is_not_compared(control):

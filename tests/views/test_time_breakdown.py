@@ -52,161 +52,81 @@ def parts(found: TimeBreakdown) -> float:
     return sum(getattr(found, name) for name in names)
 
 
-def test_what_a_script_does_after_its_training_is_no_time_of_the_training():
-    end = finished(15.0, trained_until_s=10.2)
-    assert account(started(10), progress(step(10.1, 100, device_ms=100)), end) == having(
-        wall_s=pytest.approx(0.2), unattributed_s=pytest.approx(0.1)
-    )
+def second(finished_s: float) -> Progress:
+    """A step of a second in which the device was busy."""
+    return progress(step(finished_s, 1000, device_ms=1000))
 
 
-def test_waiting_for_data_is_explained_as_far_as_the_device_was_idle():
-    assert account(started(0), progress(step(0.1, 100, device_ms=100, data_ms=60))) == having(
-        data_s=0
-    )
-    assert account(started(0), progress(step(0.1, 100, device_ms=40, data_ms=50))) == having(
-        data_s=pytest.approx(0.05), unattributed_s=pytest.approx(0.01)
-    )
-
-
-def test_a_sleep_between_the_phases_shows_up_in_full():
-    steps = [step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)]  # 5 ms of each sleep
-    assert account(started(0), progress(*steps)) == having(
-        unattributed_s=pytest.approx(50 * 0.005), unattributed_share=pytest.approx(0.25)
-    )
-
-
-def test_the_shares_of_the_measured_steps_stand_for_the_others():
-    steps = [step(0.01, 10, device_ms=8), step(0.02, 10), step(0.03, 10), step(0.04, 10)]
-    assert account(started(0), progress(*steps)).unattributed_s == pytest.approx(4 * 0.002)
-
-
-def test_time_without_the_cpu_is_unexplained_whether_or_not_the_step_was_measured():
-    """A worker that is stopped for five seconds; phases were measured in the step before."""
-    steps = [step(0.01, 10, device_ms=10, cpu_ms=10), step(5.02, 5010, data_ms=2, cpu_ms=8)]
-    found = account(started(0), progress(*steps))
-    assert (found.phases_s, found.data_s) == pytest.approx((0.018, 0.002))
-    assert found.unattributed_s == pytest.approx(5.0)
-
-
-def test_a_rank_that_waits_in_a_collective_needs_no_cpu_for_it():
-    waits = step(0.05, 50, data_ms=5, cpu_ms=20, communication_ms=15.0)
-    found = account(started(0), progress(waits))
-    assert (found.phases_s, found.data_s) == pytest.approx((0.035, 0.005))
-    assert found.unattributed_s == pytest.approx(0.010)
-
-
-def test_steps_not_measured_yet_are_shared_out_like_the_newest_that_were():
-    measured = progress(step(0.01, 10, device_ms=5, data_ms=3))
-    found = account(started(0), measured, progress(step(0.02, 10)))
-    assert (found.phases_s, found.data_s) == pytest.approx((0.010, 0.006))
-    assert found.unattributed_s == pytest.approx(0.004)
-
-
-def test_overlapping_time_of_two_steps_counts_once():
-    """On two streams a step begins before the one ahead of it is finished."""
-    steps = [step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=300, cpu_ms=900)]
-    found = account(started(0), progress(*steps))
-    assert found.wall_s == pytest.approx(1.5)
-    assert (found.phases_s, found.data_s) == pytest.approx((1.2, 0.3))
-    device = [step(1.0, 1000, device_ms=1000), step(1.5, 1000, data_ms=900, device_ms=600)]
-    found = account(started(0), progress(device[0]), progress(device[1]))
-    assert found.wall_s == pytest.approx(1.5)
-    assert (found.phases_s, found.data_s) == pytest.approx((1.3, 0.2))
-
-
-def test_a_wait_for_data_longer_than_what_is_left_of_its_step_counts_as_far_as_that():
-    steps = [step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=800, cpu_ms=200)]
-    found = account(started(0), progress(*steps))
-    assert (found.phases_s, found.data_s, found.unattributed_s) == pytest.approx((1.0, 0.5, 0))
+@pytest.mark.parametrize(
+    ("what", "items", "found"),
+    [
+        ("before the first step there is nothing to share out", [], {"unattributed_share": None}),
+        ("a busy device is waited for by the data, and not the other way round",
+         [progress(step(0.1, 100, device_ms=100, data_ms=60))], {"data_s": 0}),
+        ("waiting for data is explained as far as the device was idle",
+         [progress(step(0.1, 100, device_ms=40, data_ms=50))],
+         {"data_s": 0.05, "unattributed_s": 0.01}),
+        ("a sleep of 5 ms between the phases shows up in full",
+         [progress(*(step(0.02 * (i + 1), 20, device_ms=15) for i in range(50)))],
+         {"unattributed_s": 50 * 0.005, "unattributed_share": 0.25}),
+        ("the shares of the measured steps stand for the others",
+         [progress(step(0.01, 10, device_ms=8), *(step(end, 10) for end in (0.02, 0.03, 0.04)))],
+         {"unattributed_s": 4 * 0.002}),
+        ("steps not measured yet are shared out like the newest that were",
+         [progress(step(0.01, 10, device_ms=5, data_ms=3)), progress(step(0.02, 10))],
+         {"phases_s": 0.010, "data_s": 0.006, "unattributed_s": 0.004}),
+        ("five seconds without the CPU are unexplained, though phases were measured before them",
+         [progress(step(0.01, 10, device_ms=10, cpu_ms=10), step(5.02, 5010, data_ms=2, cpu_ms=8))],
+         {"phases_s": 0.018, "data_s": 0.002, "unattributed_s": 5.0}),
+        ("a rank that waits in a collective needs no CPU for it",
+         [progress(step(0.05, 50, data_ms=5, cpu_ms=20, communication_ms=15.0))],
+         {"phases_s": 0.035, "data_s": 0.005, "unattributed_s": 0.010}),
+        ("on two streams, where a step begins before the one ahead ends, time counts once",
+         [progress(step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=300, cpu_ms=900))],
+         {"wall_s": 1.5, "phases_s": 1.2, "data_s": 0.3}),
+        ("and so does the device's",
+         [second(1), progress(step(1.5, 1000, data_ms=900, device_ms=600))],
+         {"wall_s": 1.5, "phases_s": 1.3, "data_s": 0.2}),
+        ("a wait for data longer than what is left of its step counts as far as that",
+         [progress(step(1.0, 1000, cpu_ms=1000), step(1.5, 1000, data_ms=800, cpu_ms=200))],
+         {"phases_s": 1.0, "data_s": 0.5, "unattributed_s": 0}),
+        ("a block without instruments was training",
+         [second(1), Timed(at_s=3, seconds=1.5, block=0, steps=10, samples=80), second(4)],
+         {"wall_s": 4, "phases_s": 3.5, "unattributed_s": 0.5}),
+        ("a pause, during which the device goes on until 1.0, and a switch are what they are",
+         [second(1), paused(0.9), resumed(3), changed(3.5, took_ms=400), second(4.6)],
+         {"wall_s": 4.6, "paused_s": 2.0, "switching_s": 0.4, "unattributed_s": 0.2}),
+        ("what the training does between steps by itself has parts of its own",
+         [second(1), paused(1, why="evaluation"), resumed(3), second(4),
+          paused(4, why="checkpoint"), paused(4.5, why="asked"), resumed(8), second(9)],
+         {"wall_s": 9, "evaluation_s": 2.0, "checkpoint_s": 0.5, "paused_s": 3.5,
+          "unattributed_s": 0}),
+        ("a restart lasts from the last step until another worker is ready",
+         [second(1), started(11), second(12)],
+         {"wall_s": 12, "restarting_s": 10, "unattributed_s": 0}),
+        *[("the time between a run that had ended and the next is not counted",
+           [second(1), end, started(600), second(601)], {"wall_s": 2, "restarting_s": 0})
+          for end in (finished(1, 1), failed(1.0, "gone"), stopped(1.0))],
+        ("what a script does after its training is no time of the training",
+         [progress(step(0.1, 100, device_ms=100)), finished(5.0, trained_until_s=0.2)],
+         {"wall_s": 0.2, "unattributed_s": 0.1}),
+        ("a dead loader worker is noticed seconds later: they are counted",
+         [second(1), failed(3.5, "gone")], {"wall_s": 3.5, "unattributed_s": 2.5}),
+        ("an interrupted script may save: that is counted",
+         [second(1), stopped(3.5)], {"wall_s": 3.5, "unattributed_s": 2.5}),
+        ("a run that ends while it is paused was paused until then",
+         [second(1), paused(1), finished(9, 1)],
+         {"wall_s": 9, "paused_s": 8, "unattributed_s": 0}),
+    ],
+)  # fmt: skip
+def test_where_the_time_has_gone(what: str, items: list[object], found: dict[str, float]):
+    counted = account(started(0), *items)
+    assert {name: getattr(counted, name) for name in found} == pytest.approx(found), what
 
 
 def test_a_step_that_is_finished_before_the_one_ahead_of_it_adds_no_time():
     steps = [step(1.0, 1000, cpu_ms=1000), step(0.9, 400, data_ms=100, cpu_ms=300)]
     assert account(started(0), progress(*steps)) == account(started(0), progress(steps[0]))
-
-
-def test_a_block_without_instruments_was_training():
-    timed = Timed(at_s=3, seconds=1.5, block=0, steps=10, samples=80)
-    ends = [progress(step(1, 1000, device_ms=1000)), progress(step(4, 1000, device_ms=1000))]
-    found = account(started(0), ends[0], timed, ends[1])
-    assert (found.wall_s, found.phases_s) == pytest.approx((4, 3.5))
-    assert found.unattributed_s == pytest.approx(0.5)
-
-
-def test_a_pause_and_a_switch_are_known_for_what_they_are():
-    found = account(
-        started(0),
-        progress(step(1, 1000, device_ms=1000)),
-        paused(0.9),  # the device went on until 1.0
-        resumed(3),
-        changed(3.5, took_ms=400),
-        progress(step(4.6, 1000, device_ms=1000)),
-    )
-    assert found.wall_s == pytest.approx(4.6)
-    assert found.paused_s == pytest.approx(2.0)
-    assert found.switching_s == pytest.approx(0.4)
-    assert found.unattributed_s == pytest.approx(0.2)  # 3.0 to 3.1 and 3.5 to 3.6
-
-
-def test_what_the_training_does_between_steps_by_itself_has_parts_of_its_own():
-    found = account(
-        started(0),
-        progress(step(1, 1000, device_ms=1000)),
-        paused(1, why="evaluation"),
-        resumed(3),
-        progress(step(4, 1000, device_ms=1000)),
-        paused(4, why="checkpoint"),
-        paused(4.5, why="asked"),
-        resumed(8),
-        progress(step(9, 1000, device_ms=1000)),
-    )
-    assert (found.evaluation_s, found.checkpoint_s) == pytest.approx((2.0, 0.5))
-    assert (found.paused_s, found.unattributed_s) == pytest.approx((3.5, 0))
-    assert parts(found) == pytest.approx(found.wall_s)
-
-
-def test_a_restart_lasts_from_the_last_step_until_another_worker_is_ready():
-    found = account(
-        started(0),
-        progress(step(1, 1000, device_ms=1000)),
-        started(11),
-        progress(step(12, 1000, device_ms=1000)),
-    )
-    assert (found.wall_s, found.restarting_s) == pytest.approx((12, 10))
-    assert found.unattributed_s == pytest.approx(0)
-
-
-@pytest.mark.parametrize("end", [finished(1, 1), failed(1.0, "gone"), stopped(1.0)])
-def test_the_time_between_a_run_that_had_ended_and_the_next_is_not_counted(end):
-    found = account(
-        started(0),
-        progress(step(1, 1000, device_ms=1000)),
-        end,
-        started(600),
-        progress(step(601, 1000, device_ms=1000)),
-    )
-    assert (found.wall_s, found.restarting_s) == pytest.approx((2, 0))
-
-
-@pytest.mark.parametrize("end", [failed(3.5, "gone"), stopped(3.5)])
-def test_the_time_between_the_last_step_and_a_failure_or_an_interrupt_is_counted(end):
-    """A dead loader worker is noticed seconds later, and an interrupted script may save."""
-    found = account(started(0), progress(step(1, 1000, device_ms=1000)), end)
-    assert (found.wall_s, found.unattributed_s) == pytest.approx((3.5, 2.5))
-
-
-def test_a_run_that_ends_while_it_is_paused_was_paused_until_then():
-    found = account(
-        started(0),
-        progress(step(1, 1000, device_ms=1000)),
-        paused(1),
-        finished(9, 1),
-    )
-    assert (found.wall_s, found.paused_s, found.unattributed_s) == pytest.approx((9, 8, 0))
-
-
-def test_before_the_first_step_there_is_nothing_to_share_out():
-    assert account(started(0)).unattributed_share is None
 
 
 anytime = st.floats(-1e6, 1e6)

@@ -53,15 +53,23 @@ def test_the_device_comes_first_and_a_thread_has_a_row_for_each_depth():
     ]
 
 
-def test_a_lane_without_events_has_no_row():
-    assert [row.kind for row in timeline_of(trace_of([(0, 1, "kernel", "k", 1)])).rows] == [
-        "stream"
-    ]
-
-
-def test_a_trace_without_events_has_no_row():
-    timeline = timeline_of(trace_of([]))
-    assert timeline.rows == ()
+@pytest.mark.parametrize(
+    ("what", "made", "rows"),
+    [
+        ("a lane without events has no row", [(0, 1, "kernel", "k", 1)], [[0]]),
+        ("nor has a trace without events", [], []),
+        ("of two that begin together the longer one encloses",
+         [(0, 5, "runtime", "inner", 0), (0, 9, "operator", "outer", 0)], [[1], [0]]),
+        ("what follows at once is not deeper",
+         [(0, 5, "operator", "a", 0), (5, 5, "operator", "b", 0), (10, 0, "operator", "c", 0)],
+         [[0, 1, 2]]),
+        ("the annotation of a step is no event of a row",
+         [(0, 9, "annotation", "ProfilerStep#3", 0), (1, 2, "annotation", "mine", 0)], [[1]]),
+    ],
+)  # fmt: skip
+def test_events_have_rows(what, made, rows):
+    timeline = timeline_of(trace_of(made, (HOST, STREAM)))
+    assert [row.events.tolist() for row in timeline.rows] == rows, what
     assert timeline.length_us > 0
 
 
@@ -83,34 +91,6 @@ def test_phases_are_the_first_row_and_bridge_the_pauses_between_kernels():
     assert details_of(timeline, row, 0).name == "forward"
 
 
-def test_a_trace_that_names_no_phase_has_no_row_of_phases():
-    assert "phase" not in [row.kind for row in timeline_of(training_trace(1)).rows]
-
-
-def test_of_two_that_begin_together_the_longer_one_encloses():
-    made = [(0, 5, "runtime", "inner", 0), (0, 9, "operator", "outer", 0)]
-    rows = timeline_of(trace_of(made, (HOST,))).rows
-    assert [row.events.tolist() for row in rows] == [[1], [0]]
-
-
-def test_what_follows_at_once_is_not_deeper():
-    made = [(0, 5, "operator", "a", 0), (5, 5, "operator", "b", 0), (10, 0, "operator", "c", 0)]
-    rows = timeline_of(trace_of(made, (HOST,))).rows
-    assert [row.events.tolist() for row in rows] == [[0, 1, 2]]
-
-
-def test_the_annotation_of_a_step_is_no_event_of_a_row():
-    made = [(0, 9, "annotation", "ProfilerStep#3", 0), (1, 2, "annotation", "mine", 0)]
-    rows = timeline_of(trace_of(made, (HOST,))).rows
-    assert [row.events.tolist() for row in rows] == [[1]]
-
-
-def test_two_streams_at_work_are_a_row():
-    row = next(row for row in timeline_of(training_trace(1)).rows if row.kind == "overlap")
-    spans = [(float(b), row.end_us(i)) for i, b in enumerate(row.begin_us)]
-    assert spans == [(3500.0, 5500.0)]
-
-
 def test_streams_that_are_never_at_work_together_have_an_empty_row():
     lanes = (HOST, STREAM, TraceLane("stream", "stream 13"))
     apart = trace_of([(0, 2, "kernel", "a", 1), (2, 2, "kernel", "b", 2)], lanes)
@@ -122,35 +102,36 @@ def test_streams_that_are_never_at_work_together_have_an_empty_row():
 # ── cells ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_cell_shows_the_event_that_fills_most_of_it_and_how_much_all_fill():
-    row = kernels((0, 2), (2, 1), (6, 1), (7.5, 0.25))
-    assert shown(row, 0, 8, 2) == ([0, 2], [0.75, 0.312])
-    assert shown(row, 0, 8, 8) == ([0, 0, 1, -1, -1, -1, 2, 3], [1, 1, 1, 0, 0, 0, 1, 0.25])
+FEW = ((0, 2), (2, 1), (6, 1), (7.5, 0.25))
+MANY = (*((n, 0.1) for n in range(50)), (50, 3), *((60 + n, 0.1) for n in range(50)))
+BELOW = ((0, 4), (1, 2), (3, 3))
 
 
-def test_of_many_in_a_cell_the_longest_is_shown():
-    row = kernels(*((n, 0.1) for n in range(50)), (50, 3), *((60 + n, 0.1) for n in range(50)))
-    assert shown(row, 0, 110, 1)[0] == [50]
-
-
-def test_an_event_longer_than_what_is_shown_fills_it():
-    assert shown(kernels((0, 1e6)), 500, 501, 3) == ([0, 0, 0], [1, 1, 1])
+@pytest.mark.parametrize(
+    ("what", "times", "where", "cells"),
+    [
+        ("the event that fills most of a cell, and how much all fill",
+         FEW, (0, 8, 2), ([0, 2], [0.75, 0.312])),
+        ("in smaller cells, too",
+         FEW, (0, 8, 8), ([0, 0, 1, -1, -1, -1, 2, 3], [1, 1, 1, 0, 0, 0, 1, 0.25])),
+        ("of many in a cell the longest", MANY, (0, 110, 1), ([50], [0.118])),
+        ("an event longer than what is shown fills it",
+         [(0, 1e6)], (500, 501, 3), ([0, 0, 0], [1, 1, 1])),
+        ("what lies under an earlier event is not counted twice",
+         BELOW, (0, 8, 1), ([0], [0.75])),
+        ("but seen where that has ended", BELOW, (4, 6, 1), ([2], [1])),
+        ("of three in a cell the one between may be the longest",
+         [(0, 1), (1, 3), (4, 1)], (0, 5, 1), ([1], [1])),
+        ("the first of equal ones", [(0, 1), (1, 1), (2, 1)], (0, 3, 1), ([0], [1])),
+    ],
+)  # fmt: skip
+def test_a_cell_shows(what, times, where, cells):
+    assert shown(kernels(*times), *where) == cells, what
 
 
 def test_an_event_without_duration_is_shown():
     for at in (0.0, 2.0, 2.5):
         assert 0 in shown(kernels((at, 0.0)), 0, 4, 4)[0]
-
-
-def test_what_lies_under_an_earlier_event_is_not_counted_twice():
-    row = kernels((0, 4), (1, 2), (3, 3))
-    assert shown(row, 0, 8, 1) == ([0], [0.75])
-    assert shown(row, 4, 6, 1) == ([2], [1])
-
-
-def test_of_three_in_a_cell_the_one_between_may_be_the_longest():
-    assert shown(kernels((0, 1), (1, 3), (4, 1)), 0, 5, 1) == ([1], [1])
-    assert shown(kernels((0, 1), (1, 1), (2, 1)), 0, 3, 1) == ([0], [1])  # the first of equal ones
 
 
 @given(
@@ -224,12 +205,6 @@ def test_a_kernel_knows_its_launch_and_what_encloses_that():
     assert found.stack == ("aten::conv2d", "aten::cudnn_convolution", "cudaLaunchKernel")
 
 
-def test_a_wait_knows_what_encloses_it():
-    timeline = timeline_of(training_trace(1))
-    row = next(row for row in timeline.rows if row.kind == "waits")
-    assert details_of(timeline, row, 0) == having(kind="sync", stack=("aten::item",), delay_us=None)
-
-
 def test_the_first_event_of_a_trace_may_be_a_launch_and_enclosed():
     made = [
         (1, 2, "runtime", "cudaLaunchKernel", 0),
@@ -263,10 +238,17 @@ def test_what_has_ended_before_encloses_nothing():
     assert details_of(timeline, timeline.rows[row], position).stack == ("outer", "second")
 
 
-def test_details_of_overlapping_streams_name_no_event():
+@pytest.mark.parametrize(
+    ("kind", "known"),
+    [
+        ("waits", having(kind="sync", stack=("aten::item",), delay_us=None)),
+        ("overlap", having(name=SEVERAL, kind=None, duration_us=2000)),
+    ],
+)
+def test_a_wait_knows_what_encloses_it_and_overlapping_streams_name_no_event(kind, known):
     timeline = timeline_of(training_trace(1))
-    row = next(row for row in timeline.rows if row.kind == "overlap")
-    assert details_of(timeline, row, 0) == having(name=SEVERAL, kind=None, duration_us=2000)
+    (row,) = (row for row in timeline.rows if row.kind == kind)
+    assert details_of(timeline, row, 0) == known
 
 
 def test_lanes_of_the_traces_made_here_are_what_they_are_called():

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
 from gpudash.protocol.readings import HostReading
+from gpudash.protocol.training import Step
 from gpudash.snapshot import RecentMeans
 from gpudash.views.timeseries import CAPACITY, KEPT, MERGED, MOST_NAMES, TICK_S, Ticks
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host, measured, step
@@ -38,12 +39,6 @@ def test_steady_steps_draw_a_level_line():
     assert series.of("step_ms") == pytest.approx([30.0] * 6)
     assert series.of("forward_ms") == pytest.approx([10.0] * 6)
     assert "copy_ms" not in series.values
-
-
-def test_a_step_longer_than_a_tick_draws_no_tooth():
-    ticks, _ = trained([3000.0, 3000.0])
-    assert ticks.series().of("steps_per_s") == pytest.approx([1 / 3] * 12)
-    assert ticks.series().of("step_ms") == pytest.approx([3000.0] * 12)
 
 
 def test_recent_means_are_over_two_seconds_or_over_the_whole_of_a_younger_run():
@@ -127,15 +122,6 @@ def test_before_a_worker_is_ready_only_samples_are_known(ticks):
     assert series.of("cpu_pct") == (100.0, 100.0, 100.0)
 
 
-def test_what_is_read_of_the_training_is_kept_whether_a_chart_has_it_or_not(ticks):
-    ticks.read(host(BEGAN_S + 0.1, core_wait_pct=10.0))
-    ticks.read(host(BEGAN_S + 0.3, core_wait_pct=20.0))
-    ticks.read(HostReading(at_s=BEGAN_S + 0.6, values={"own_rss_mib": 60.0}))
-    ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().of("core_wait_pct") == (15.0, None)
-    assert "own_rss_mib" not in ticks.series().values
-
-
 def test_the_losses_that_were_read_back_are_a_curve():
     ticks, run = trained([30.0] * 100)
     for before_s, loss in ((1.2, 2.0), (1.1, 4.0), (0.6, 1.0)):
@@ -143,11 +129,48 @@ def test_the_losses_that_were_read_back_are_a_curve():
     assert ticks.series().of("loss")[-3:] == (3.0, 1.0, None)
 
 
-def test_a_sample_from_before_the_newest_is_still_shown(ticks):
-    ticks.read(gpu(BEGAN_S + 2.1, gpu_util_pct=50.0))
-    ticks.read(host(BEGAN_S + 0.6, cpu_pct=100.0))
-    assert ticks.series().at_s == (1.0, 1.5, 2.0)
-    assert ticks.series().of("cpu_pct") == (100.0, None, None)
+def told(*events, until_s):
+    """What charts show of these steps and readings."""
+    ticks = Ticks(BEGAN_S)
+    if any(isinstance(one, Step) for one in events):
+        ticks.begin(BEGAN_S - TICK_S)
+    for one in events:
+        take = ticks.step if isinstance(one, Step) else ticks.read
+        take(one)
+    ticks.cover(BEGAN_S + until_s)
+    return ticks.series()
+
+
+TENTH_S = BEGAN_S + 0.1
+ODD = {"gpu_util_pct": float("nan"), "power_w": float("inf")}
+UNSEEN = {"sm_occupancy_pct": 24.0, "throttle": "none"}
+
+
+@pytest.mark.parametrize(
+    ("what", "events", "until_s", "shown"),
+    [
+        ("what is read of the training is kept, whether a chart has it or not",
+         [host(TENTH_S, core_wait_pct=10.0), host(BEGAN_S + 0.3, core_wait_pct=20.0),
+          HostReading(at_s=BEGAN_S + 0.6, values={"own_rss_mib": 60.0})], 1.0,
+         {"core_wait_pct": (15.0, None), "own_rss_mib": ()}),
+        ("a sample from before the newest is still shown",
+         [gpu(BEGAN_S + 2.1, gpu_util_pct=50.0), host(BEGAN_S + 0.6, cpu_pct=100.0)], 0.0,
+         {"cpu_pct": (100.0, None, None)}),
+        ("of a step that began before the run only the rest",
+         [step(1, BEGAN_S + 1.0, step_ms=4000.0)], 1.0, {"steps_per_s": (0.25, 0.25)}),
+        ("a step without a duration counts once",
+         [step(1, BEGAN_S + 0.25, step_ms=0.0)], 1.0, {"steps_per_s": (2.0, 0.0)}),
+        ("nan never reaches a chart", [gpu(TENTH_S, **ODD)], 0.5, dict.fromkeys(ODD, ())),
+        ("a phase cannot take the place of the step's own times",
+         [measured(step(1, TENTH_S), step_ms=7.0)], 0.5, {"step_ms": (50.0,)}),
+        ("what no panel shows over time is not kept",
+         [gpu(TENTH_S, temperature_c=51.0, **UNSEEN), gpu(BEGAN_S + 0.6, temperature_c=51.0)], 0.0,
+         {"temperature_c": (51.0,), **dict.fromkeys(UNSEEN, ())}),
+    ],
+)  # fmt: skip
+def test_a_chart_shows(what, events, until_s, shown):
+    series = told(*events, until_s=until_s)
+    assert {name: series.of(name) for name in shown} == shown, what
 
 
 def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained(ticks):
@@ -157,27 +180,6 @@ def test_ticks_shown_early_by_samples_show_later_that_nothing_was_trained(ticks)
     assert ticks.series().of("steps_per_s") == ()
     ticks.cover(BEGAN_S + 1.0)
     assert ticks.series().of("steps_per_s") == (0.0, 0.0, None)
-
-
-def test_of_a_step_that_began_before_the_run_only_the_rest_is_shown(ticks):
-    ticks.begin(BEGAN_S - TICK_S)
-    ticks.step(step(1, BEGAN_S + 1.0, step_ms=4000.0))
-    ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().of("steps_per_s") == pytest.approx((0.25, 0.25))
-
-
-def test_a_step_without_a_duration_counts_once(ticks):
-    ticks.begin(BEGAN_S - TICK_S)
-    ticks.step(step(1, BEGAN_S + 0.25, step_ms=0.0))
-    ticks.cover(BEGAN_S + 1.0)
-    assert ticks.series().of("steps_per_s") == (2.0, 0.0)
-
-
-def test_nan_never_reaches_a_chart(ticks):
-    ticks.read(gpu(BEGAN_S + 0.1, gpu_util_pct=float("nan"), power_w=float("inf")))
-    ticks.cover(BEGAN_S + 0.5)
-    assert ticks.series().at_s == (0.5,)
-    assert ticks.series().values.keys() == {"steps_per_s", "samples_per_s"}
 
 
 def test_the_series_is_the_same_object_until_a_tick_that_is_over_changes():
@@ -268,21 +270,8 @@ def test_names_are_forgotten_with_their_ticks():
     assert len(ticks.series().values) <= CAPACITY + 2 * MOST_NAMES
 
 
-def test_a_phase_cannot_take_the_place_of_the_steps_own_times():
-    ticks, _ = trained([])
-    ticks.step(measured(step(1, BEGAN_S + 0.1), step_ms=7.0))
-    ticks.cover(BEGAN_S + 0.5)
-    assert ticks.series().of("step_ms") == pytest.approx([50.0])
-
-
 def test_a_long_silence_costs_no_more_than_what_is_kept():
     ticks, run = trained([50.0])
     ticks.cover(run.now_s + 1e7)
     assert len(ticks.series().at_s) <= MERGED + CAPACITY
     assert ticks.series().of("steps_per_s")[-KEPT:] == (0.0,) * KEPT
-
-
-def test_what_no_panel_shows_over_time_is_not_kept(ticks):
-    ticks.read(gpu(BEGAN_S + 0.1, temperature_c=51.0, sm_occupancy_pct=24.0, throttle="none"))
-    ticks.read(gpu(BEGAN_S + 0.6, temperature_c=51.0))
-    assert ticks.series().values == {"temperature_c": (51.0,)}
