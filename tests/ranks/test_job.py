@@ -42,20 +42,6 @@ def test_a_single_process_is_unchanged_and_before_a_start_it_is_alone():
     assert of_job(started(), own=own) is of_job(own=own) is own.body
 
 
-def test_a_step_of_the_job_has_the_samples_of_all_ranks():
-    item = of_job(
-        *(started(rank, 2) for rank in (0, 1)),
-        trained(1, samples=96, total_samples=960),
-        own=trained(),
-    )
-    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 960)
-
-
-def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
-    item = of_job(started(0, 4), trained(2, samples=96), own=trained())
-    assert item.steps[0].samples == 3 * 32 + 96
-
-
 def test_steps_reported_together_count_each():
     item = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
     assert item.steps[0].samples == 320 + 960
