@@ -142,24 +142,10 @@ def test_five_steps_are_left_out_in_whole_rows(tmp_path, steps, cold):
     assert len(found.parts) == 20 - cold - 1 - cold
 
 
-def test_rows_after_a_time_without_training_are_warm_up(tmp_path):
-    recorded(tmp_path / "run.csv", (OFF, 50, 100), log=False)
-    lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
-    lines[26] = lines[26].replace("0.500000", "0.300000")  # paused in the 26th row
-    (tmp_path / "run.csv").write_text("".join(lines))
-    (found,) = read_run(tmp_path / "run.csv").measured
-    assert len(found.parts) == 50 - 1 - 2
-
-
 def test_a_sweep_is_refused_in_a_line(tmp_path):
     (tmp_path / "s.csv").write_text(",".join(CELLS) + "\n")
     with pytest.raises(UsageError, match=r"s\.csv is a sweep: its own table has its intervals"):
         read_run(tmp_path / "s.csv")
-
-
-def test_a_setting_may_have_a_single_row(tmp_path):
-    (one,) = read_run(recorded(tmp_path / "run.csv", (OFF, 2, 100))).measured
-    assert (one.workload, one.settings, len(one.parts)) == ("encdec", OFF, 1)
 
 
 # ── matching ────────────────────────────────────────────────────────────────────────────

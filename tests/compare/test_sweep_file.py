@@ -186,11 +186,6 @@ def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows, path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(RecordingError, match="does not exist"):
-        open_file(tmp_path / "nowhere")
-
-
 def test_a_provenance_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     (tmp_path / "s.json").mkdir()
     (tmp_path / "s.csv").write_text("precious")
@@ -202,16 +197,6 @@ def test_a_provenance_that_cannot_be_written_leaves_nothing_behind(tmp_path):
 
 def full(fd, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_a_full_disk_is_reported(tmp_path, monkeypatch, file):
-    file.append(ROWS[0])
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(RecordingError, match=r"cannot write .*s\.csv: the disk is full"):
-        file.append(ROWS[1])
-    monkeypatch.undo()
-    file.close()
-    assert read_rows(tmp_path / "s.csv") == ROWS[:1]
 
 
 def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch, file):
@@ -285,11 +270,6 @@ def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks,
     resumed(tmp_path, *ROWS[:2])
     assert read_rows(path) == [*before, *before[:2]]
     assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
-
-
-def test_rounds_may_be_added(tmp_path, path):
-    assert resumed(tmp_path, grid=msgspec.structs.replace(GRID, rounds=9)).known == ROWS
-    assert described(tmp_path).grid.rounds == 9
 
 
 def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path, path):
