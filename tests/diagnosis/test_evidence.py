@@ -8,7 +8,6 @@ from gpudash.diagnosis.answer import find
 from gpudash.diagnosis.causes.facts import waiting_settings
 from gpudash.diagnosis.headline import answer_lines, why_lines
 from gpudash.diagnosis.report import report_of
-from gpudash.format import clip
 from gpudash.metrics import CORE_WAIT_WARNS_PCT
 from gpudash.protocol.answer import Answer, Gain, Try
 from gpudash.protocol.inspections import CodeLine, CodeLines, Flops, Peak, Pinning, Profiled
@@ -16,7 +15,6 @@ from gpudash.protocol.readings import GpuReading, HostReading, OtherJobs
 from gpudash.protocol.training import Phase
 from gpudash.snapshot import RankRow
 from gpudash.trace.summary import CopyUse, Summary, SyncUse
-from gpudash.trace.text import summary_lines
 from tests.diagnosis.trainings import (
     CPU,
     GPU,
@@ -212,19 +210,6 @@ def test_an_answer_names_the_part_that_has_the_time_and_the_line_where_the_scrip
     assert (told in answer.evidence) is bool(line)
 
 
-def test_a_training_that_mostly_evaluates_has_the_line_of_that_and_its_steps_have_not():
-    line = (CodeLine("train.py", 7, "evaluate", 15),)
-    code = CodeLines(at_s=1.0, looks=20, lines=line, work=line, beside=True)
-    assert ask(changed(evaluating(0.6), code=code)).answer.line == "train.py:7"
-    assert ask(changed(cpu_step(), code=code)).answer.line == ""
-
-
-def test_what_changes_the_training_is_proposed_after_what_leaves_it():
-    levers = [one.lever for one in ask(measured(data_ms=3.0)).tries if one.gain is not None]
-    assert "data" in levers
-    assert levers.index("num_workers") < levers.index("data")
-
-
 def test_a_busy_host_launches_or_waits_as_its_settings_show():
     assert ask(launching()).title == "launch-bound"
     loss = measured("masked_loss", chosen={"data": "resident"}, host_ms=9.9, device_ms=9.9)
@@ -252,18 +237,6 @@ def test_what_only_a_profile_shows_names_its_key():
     asks = "t profiles some steps and tells"
     assert asks not in ask(own).evidence
     assert asks in ask(changed(own, can=(*own.can, "profile"))).evidence
-
-
-def test_why_shows_each_value_beside_its_threshold():
-    lines = why_lines(ask(gpu_step()))
-    assert lines[0] == ask(gpu_step()).evidence[0]
-    assert "GPU-bound" not in "".join(lines)  # that is the title above them
-    asked = [line for line in lines if "limits from" in line]
-    (limit,) = [line for line in asked if line.startswith("▸")]
-    assert limit.endswith("99 %, limits from 80 %: the limit")
-    (table,) = [at for at, line in enumerate(lines) if line.startswith("without ")]
-    assert lines[table + 1].startswith("  device ")
-    assert any(line.endswith("–, not measured") for line in lines)
 
 
 @pytest.mark.parametrize("snapshot", [gpu_step(), measured(device=CPU, core_wait_pct=30.0)])
@@ -366,16 +339,6 @@ def test_a_wait_is_shown_with_its_line_and_the_gain_without_waits():
     assert any("me/loss.py:41  nonzero" in one for one in why_lines(found))
 
 
-def test_a_launch_bound_step_shows_its_idle_time_and_its_launches():
-    found = deepened(measured(host_ms=10.0), profiled())
-    said = ("the GPU has no work 4.00 of 10.0 ms", "500 launches take 1.00 ms")
-    assert found.evidence == said
-    profile = profiled(copies=COPIES)
-    lines = why_lines(deepened(measured(host_ms=10.0), profile))
-    assert {clip(one, 76) for one in summary_lines(profile)} <= {*lines}
-    assert deepened(measured(host_ms=10.0), profiled(launches=None)).evidence == said[:1]
-
-
 def test_a_busy_gpus_evidence_has_its_share_of_the_peak_flops():
     counted = Profiled(
         at_s=0.0,
@@ -446,10 +409,6 @@ def test_what_a_rank_waits_for_another_is_no_communication_before_the_ranks_are_
     )
     compared = changed(exchanging(0.5, device=device), are_compared=True)
     assert ask(compared).title == "communication-bound"
-
-
-def test_where_a_rank_computes_slowly_no_lever_evens_that_out():
-    assert ask(behind(rank=1)).evidence[-1] == "no lever evens that out"
 
 
 def shared(snapshot, pct):
