@@ -306,46 +306,49 @@ A10G = msgspec.structs.replace(H200, name="NVIDIA A10G", uuid="GPU-2")
 CPU = Device(kind="cpu", name="CPU, 2 threads")
 
 
-@pytest.mark.parametrize(
-    ("now", "reason"),
-    [
-        (started(A10G), "NVIDIA H200 GPU-1111; this is NVIDIA A10G GPU-2:"),
-        (started(CPU), "this is CPU, 2 threads:"),
-        (started(versions={"torch": "2.15.0"}), r"torch 2\.11\.0; this is torch 2\.15\.0:"),
-        (started(num_workers="2"), "num_workers=8; this is num_workers=2:"),
-        (
-            started(CPU, num_workers="2"),
-            "GPU-1111, num_workers=8; this is CPU, 2 threads, num_workers=2:",
-        ),
-    ],
-    ids=["another GPU", "the CPU", "another torch", "fewer cores", "several"],
-)
-def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, reason):
-    path = finished(tmp_path, [*ROWS, *UNFINISHED])
+CIRCUMSTANCES = {
+    "another GPU": (
+        {},
+        {"now": started(A10G)},
+        "NVIDIA H200 GPU-1111; this is NVIDIA A10G GPU-2:",
+    ),
+    "the CPU": ({}, {"now": started(CPU)}, "this is CPU, 2 threads:"),
+    "another torch": (
+        {},
+        {"now": started(versions={"torch": "2.15.0"})},
+        r"torch 2\.11\.0; this is torch 2\.15\.0:",
+    ),
+    "fewer cores": (
+        {},
+        {"now": started(num_workers="2")},
+        "num_workers=8; this is num_workers=2:",
+    ),
+    "several": (
+        {},
+        {"now": started(CPU, num_workers="2")},
+        "GPU-1111, num_workers=8; this is CPU, 2 threads, num_workers=2:",
+    ),
+    "another machine, as a CPU is named by its number of threads alone": (
+        {"machine": "north"},
+        {"machine": "south"},
+        "machine north; this is machine south:",
+    ),
+    "other versions": (
+        {"versions": {"driver": "570.86", "gpudash": "0.1.0"}},
+        {"versions": {"driver": "580.65", "gpudash": "0.2.0"}},
+        r"driver 570\.86, gpudash 0\.1\.0; this is driver 580\.65, gpudash 0\.2\.0:",
+    ),
+}
+
+
+@pytest.mark.parametrize(("was", "now", "reason"), CIRCUMSTANCES.values(), ids=CIRCUMSTANCES)
+def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, was, now, reason):
+    path = finished(tmp_path, [*ROWS, *UNFINISHED], **was)
     before = described(tmp_path)
     with pytest.raises(UsageError, match=reason):
-        resumed(tmp_path, now=now)
+        resumed(tmp_path, **now)
     assert described(tmp_path) == before
     assert read_rows(path) == [*ROWS, *UNFINISHED]
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "reason"),
-    [
-        ({"machine": "north"}, {"machine": "south"}, "machine north; this is machine south:"),
-        (
-            {"versions": {"driver": "570.86", "gpudash": "0.1.0"}},
-            {"versions": {"driver": "580.65", "gpudash": "0.2.0"}},
-            r"driver 570\.86, gpudash 0\.1\.0; this is driver 580\.65, gpudash 0\.2\.0:",
-        ),
-    ],
-    ids=["machine", "versions"],
-)
-def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reason):
-    """A CPU is named by its number of threads alone."""
-    finished(tmp_path, **was)
-    with pytest.raises(UsageError, match=reason):
-        resumed(tmp_path, **now)
 
 
 def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path, file):
@@ -407,15 +410,18 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name, path):
 
 
 @pytest.mark.parametrize(
-    "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
+    ("content", "reason"),
+    [
+        (b'{"workload": "enc', r"s\.json is damaged"),
+        (b'{"workload": "\xff"}', r"s\.json is damaged"),
+        (b'{"a":' + b"[" * 100_000, r"s\.json is damaged"),
+        (  # a recording's
+            b'{"schema_version": 1, "complete": true, "segments": []}',
+            r"s\.csv: .*s\.json is not a sweep's file$",
+        ),
+    ],
 )
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content, path):
+def test_without_its_provenance_it_cannot_be_resumed(tmp_path, content, reason, path):
     (tmp_path / "s.json").write_bytes(content)
-    with pytest.raises(UsageError, match=r"s\.json is damaged"):
-        open_file(tmp_path, resume=True)
-
-
-def test_a_recording_is_not_called_a_damaged_sweep(tmp_path, path):
-    (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
-    with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
+    with pytest.raises(UsageError, match=reason):
         open_file(tmp_path, resume=True)
