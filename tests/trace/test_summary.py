@@ -38,17 +38,99 @@ def test_values_are_means_for_one_step(tmp_path):
     assert summary.launches == 1.5
 
 
-def test_events_outside_of_the_steps_are_not_counted(tmp_path):
-    before = [operator("before", 0, 50), launched(60, 10, call_ts=10)]
-    assert summary_of(
-        tmp_path, *before, step(1, 100, 100), launched(150, 10, call_ts=110)
-    ) == having(step_ms=pytest.approx(0.1), busy_ms=pytest.approx(0.01), launches=1, operators=())
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+COPY = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
+BF16 = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
+SUMMARIES = {
+    "events outside of the steps are not counted": (
+        [
+            operator("before", 0, 50),
+            launched(60, 10, call_ts=10),
+            step(1, 100, 100),
+            launched(150, 10, call_ts=110),
+        ],
+        having(step_ms=pytest.approx(0.1), busy_ms=pytest.approx(0.01), launches=1, operators=()),
+    ),
+    "without steps the whole trace is one": (
+        [operator("a", 0, 10), launched(50, 50, call_ts=5)],
+        having(steps=1, step_ms=0.1, host_ms=None),
+    ),
+    "a step has its wait for the loader": (
+        [
+            *(step(1, 0, 1000), step(2, 1000, 1000)),
+            *(event("user_annotation", LOADER, ts, 600) for ts in (0, 1000)),
+        ],
+        having(loader_ms=pytest.approx(0.6)),
+    ),
+    "no wait for a loader": ([step(1, 0, 1000)], having(loader_ms=None)),
+    "the host's time ends before the device's work": (
+        [step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120)],
+        having(step_ms=pytest.approx(0.12), host_ms=pytest.approx(0.08)),
+    ),
+    "tensor cores take a share of kernel time": (
+        [
+            launched(100, 30, call_ts=10, name=BF16),
+            launched(200, 10, call_ts=20, name="void at::native::elementwise_kernel<4>(int)"),
+        ],
+        having(tensor_core_pct=pytest.approx(75)),
+    ),
+    "launches are counted without copies": (
+        [
+            step(1, 0, 1000),
+            launched(100, 100, call_ts=10, call_dur=5),
+            launched(300, 100, call_ts=20, call_dur=250, **COPY),
+        ],
+        having(
+            launches=1,
+            launch_ms=pytest.approx(0.005),
+            copy_call_ms=pytest.approx(0.25),
+            copies=(
+                CopyUse(
+                    direction="to device",
+                    is_pinned=False,
+                    count=1,
+                    mib=1.0,
+                    ms=pytest.approx(0.1),
+                    gb_s=pytest.approx(10.48576),
+                ),
+            ),
+        ),
+    ),
+    "the host is blocked while calls wait": (
+        [
+            step(1, 0, 500),
+            launched(100, 100, call_ts=10),
+            call("cudaStreamSynchronize", 20, 180),
+            launched(300, 100, call_ts=250),
+        ],
+        having(blocked_ms=pytest.approx(0.18)),
+    ),
+    "a wait after the last launch and one of another thread hold nothing up": (
+        [
+            step(1, 0, 500),
+            call("cudaEventSynchronize", 5, 200, at=(100, 107)),  # it pins memory
+            launched(100, 100, call_ts=10, at=MAIN),
+            call("cudaDeviceSynchronize", 20, 180),
+        ],
+        having(blocked_ms=0),
+    ),
+    "communication is exposed where nothing else runs": (
+        [
+            launched(100, 100, call_ts=10),
+            launched(150, 80, call_ts=20, stream=20, name="ncclDevKernel_AllReduce_Sum_f32"),
+        ],
+        having(
+            communication_ms=pytest.approx(0.08),
+            exposed_ms=pytest.approx(0.03),
+            counts={"launches": 2, "waits": 0, "collectives": 1},
+        ),
+    ),
+}
 
 
-def test_without_steps_the_whole_trace_is_one(tmp_path):
-    assert summary_of(tmp_path, operator("a", 0, 10), launched(50, 50, call_ts=5)) == having(
-        steps=1, step_ms=0.1
-    )
+@pytest.mark.parametrize(("events", "expected"), SUMMARIES.values(), ids=SUMMARIES)
+def test_a_summary_has(events, expected, tmp_path):
+    assert summary_of(tmp_path, *events) == expected
 
 
 def test_without_device_events_the_devices_values_are_unknown(tmp_path):
@@ -57,22 +139,6 @@ def test_without_device_events_the_devices_values_are_unknown(tmp_path):
     assert summary.busy_ms is summary.launches is summary.blocked_ms is None
     assert summary.idle_ms == {}
     assert [one.name for one in summary.operators] == ["aten::mm"]
-
-
-def test_a_step_has_its_wait_for_the_loader(tmp_path):
-    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    waits = [event("user_annotation", name, ts, 600) for ts in (0, 1000)]
-    assert summary_of(tmp_path, step(1, 0, 1000), step(2, 1000, 1000), *waits) == having(
-        loader_ms=pytest.approx(0.6)
-    )
-    assert summary_of(tmp_path, step(1, 0, 1000)).loader_ms is None
-
-
-def test_the_hosts_time_ends_before_the_devices_work(tmp_path):
-    assert summary_of(
-        tmp_path, step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120)
-    ) == having(step_ms=pytest.approx(0.12), host_ms=pytest.approx(0.08))
-    assert summary_of(tmp_path, launched(150, 90, call_ts=120)).host_ms is None
 
 
 # ── idle ────────────────────────────────────────────────────────────────────────────────
@@ -191,62 +257,7 @@ def test_an_operators_own_time_is_without_what_it_calls(tmp_path):
     ]
 
 
-def test_tensor_cores_take_a_share_of_kernel_time(tmp_path):
-    assert summary_of(
-        tmp_path,
-        launched(
-            100, 30, call_ts=10, name="sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
-        ),
-        launched(200, 10, call_ts=20, name="void at::native::elementwise_kernel<4>(int)"),
-    ) == having(tensor_core_pct=pytest.approx(75))
-
-
 # ── the host's calls ────────────────────────────────────────────────────────────────────
-
-
-def test_launches_are_counted_without_copies(tmp_path):
-    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 1000),
-        launched(100, 100, call_ts=10, call_dur=5),
-        launched(300, 100, call_ts=20, call_dur=250, **copy),
-    ) == having(
-        launches=1,
-        launch_ms=pytest.approx(0.005),
-        copy_call_ms=pytest.approx(0.25),
-        copies=(
-            CopyUse(
-                direction="to device",
-                is_pinned=False,
-                count=1,
-                mib=1.0,
-                ms=pytest.approx(0.1),
-                gb_s=pytest.approx(10.48576),
-            ),
-        ),
-    )
-
-
-def test_the_host_is_blocked_while_calls_wait(tmp_path):
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        launched(100, 100, call_ts=10),
-        call("cudaStreamSynchronize", 20, 180),
-        launched(300, 100, call_ts=250),
-    ) == having(blocked_ms=pytest.approx(0.18))
-
-
-def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(tmp_path):
-    pinning = (100, 107)
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        call("cudaEventSynchronize", 5, 200, at=pinning),
-        launched(100, 100, call_ts=10, at=MAIN),
-        call("cudaDeviceSynchronize", 20, 180),
-    ) == having(blocked_ms=0)
 
 
 def test_calls_for_device_memory_are_counted_and_are_no_waits_for_the_device(tmp_path):
@@ -274,18 +285,6 @@ def test_lines_that_made_the_host_wait_are_in_the_summary(tmp_path):
     assert [(one.what, one.blocked_ms) for one in summary.syncs] == [
         ("cudaStreamSynchronize", 0.18)
     ]
-
-
-def test_communication_is_exposed_where_nothing_else_runs(tmp_path):
-    assert summary_of(
-        tmp_path,
-        launched(100, 100, call_ts=10),
-        launched(150, 80, call_ts=20, stream=20, name="ncclDevKernel_AllReduce_Sum_f32"),
-    ) == having(
-        communication_ms=pytest.approx(0.08),
-        exposed_ms=pytest.approx(0.03),
-        counts={"launches": 2, "waits": 0, "collectives": 1},
-    )
 
 
 # ── model flops ─────────────────────────────────────────────────────────────────────────
