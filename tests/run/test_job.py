@@ -221,7 +221,8 @@ def test_if_rank_0_is_lost_and_no_rank_answers_a_change_is_refused(run):
     watched.source.send(Change(id=1, settings={"num_workers": "4"}))
     for pid in of_rank.values():
         os.kill(pid, signal.SIGKILL)
-    assert watched.first(Refused).reason == "the training has ended, or was lost"
+    refused = watched.first(Refused)
+    assert (refused.answers, refused.reason) == ((1,), "the training has ended, or was lost")
     watched.end()
     assert len(watched.of(Refused)) == 1
 
@@ -491,6 +492,7 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
     module = UserCommand("pkg.train", (str(python), "-m", "pkg.train", "-m"))
     assert understand(["-m", "pkg.train", "-m"]) == module
+    assert understand(["--", "sh", "-c", "true", "--"]).argv == ("sh", "-c", "true", "--")
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
 
 
