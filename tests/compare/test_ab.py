@@ -331,13 +331,6 @@ def test_another_change_ends_it():
     assert done.commands == []
 
 
-def test_a_change_from_just_before_it_does_not_end_it():
-    worker = Worker(step_ms=faster(1.25))
-    worker.obey(Change(id=9, settings={"num_workers": "4"}))
-    done = Conducted(Comparison(pipelined()), worker, delay=5).run()
-    assert done.experiment.verdict is not None
-
-
 def test_at_the_end_of_the_training_what_was_measured_is_its_verdict():
     """Its interval holds at every look, so also at this one."""
     done = conduct(pipelined(pairs=20), step_ms=faster(1.25, noise=unsteady()))

@@ -150,18 +150,27 @@ def test_nothing_is_compared_if_one_side_alone_knows_its_samples():
     assert unit_of([BLOCK], [replace(BLOCK, samples=None)]) is None
 
 
-def test_a_pair_with_a_block_beside_others_work_is_left_out_and_none_that_waits_for_cores():
-    """The change may be what makes it wait."""
-    beside, quiet = replace(BLOCK, others_pct=40.0), (BLOCK, BLOCK)
-    assert undisturbed([quiet, (beside, BLOCK), quiet, (BLOCK, beside)]) == [quiet, quiet]
-    waits = (BLOCK, replace(BLOCK, values={"core_wait_pct": 40.0}))
-    assert undisturbed([quiet, waits, quiet]) == [quiet, waits, quiet]
+QUIET, BESIDE = (BLOCK, BLOCK), replace(BLOCK, others_pct=40.0)
+WAITS = (BLOCK, replace(BLOCK, values={"core_wait_pct": 40.0}))
+UNDISTURBED = {
+    "none beside others' work": (
+        [QUIET, (BESIDE, BLOCK), QUIET, (BLOCK, BESIDE)],
+        [QUIET, QUIET],
+    ),
+    "those that wait for cores, as the change may be why": (
+        [QUIET, WAITS, QUIET],
+        [QUIET, WAITS, QUIET],
+    ),
+    "all, on a machine that is never idle": (
+        [QUIET, (BESIDE, BESIDE), (BESIDE, BLOCK)],
+        [QUIET, (BESIDE, BESIDE), (BESIDE, BLOCK)],
+    ),
+}
 
 
-def test_all_blocks_count_on_a_machine_that_is_never_idle():
-    beside = replace(BLOCK, others_pct=40.0)
-    pairs = [(BLOCK, BLOCK), (beside, beside), (beside, BLOCK)]
-    assert undisturbed(pairs) == pairs
+@pytest.mark.parametrize(("pairs", "counted"), UNDISTURBED.values(), ids=UNDISTURBED)
+def test_the_pairs_that_count_are(pairs, counted):
+    assert undisturbed(pairs) == counted
 
 
 def test_the_noise_of_blocks_is_that_of_their_ratios():

@@ -102,46 +102,6 @@ def test_a_block_is_the_sum_of_its_steps_without_its_warm_up_and_the_last():
     assert block.of("host_ms") == 2.0
 
 
-def test_steps_still_on_the_device_at_the_switch_belong_to_the_block_before():
-    bench = Bench(0, 1).entered()
-    bench.finished(900.0, 900.0, 50.0)
-    bench.changed(block=1, after_step=6)
-    assert bench.outcomes == []
-    bench.finished(50.0, segment=1)
-    assert bench.outcomes == []
-    bench.finished(50.0, 1.0, segment=1)
-    assert [(one.number, one.steps, one.busy_s) for one in bench.outcomes] == [
-        (0, 3, pytest.approx(0.150))
-    ]
-
-
-def test_a_block_that_is_given_up_has_no_other_outcome_and_ends_nothing():
-    bench = Bench(0, 1).entered()
-    bench.finished(900.0)  # a step went through before memory ran out
-    bench.fold_all(refused(0, "too big", "out_of_memory"))
-    bench.left(after_step=1)
-    assert bench.outcomes == [NotRun(number=0, kind="out_of_memory", reason="too big")]
-    assert bench.log.over is None
-    bench.changed(block=1, after_step=2)
-    bench.finished(900.0, 900.0, 50.0, 50.0, 50.0)
-    bench.changed(block=None, after_step=7)
-    bench.ended()
-    bench.finished(50.0)
-    assert [one.number for one in bench.outcomes] == [0, 1]
-    assert bench.log.over is not None
-
-
-def test_it_is_over_once_the_run_has_ended_and_its_last_block_is_reported():
-    bench = Bench(0).entered()
-    bench.finished(900.0, 900.0, 50.0, 50.0)
-    bench.changed(block=None, after_step=5)
-    bench.ended()
-    assert bench.log.over is None
-    bench.finished(50.0, segment=1)
-    assert len(bench.outcomes) == 1
-    assert bench.log.over == "no block is left"
-
-
 def test_a_change_from_before_the_first_block_ends_nothing():
     bench = Bench(0)
     bench.changed(block=None, after_step=0, run=None)
@@ -235,15 +195,6 @@ def test_a_pause_restarts_only_the_block_it_came_in():
         (0, pytest.approx(0.1)),
         (1, pytest.approx(0.1)),
     ]
-
-
-def test_the_least_number_of_steps_is_enough_by_the_wall_clock():
-    bench = Bench(0, wall_clock="instrumented", min_steps=6).entered()
-    bench.fold_all(Timed(at_s=1.0, block=0, steps=6, samples=48, seconds=0.6))
-    bench.changed(block=None, after_step=6)
-    bench.step = 6
-    bench.finished(50.0)
-    assert [one.steps for one in bench.outcomes] == [6]
 
 
 @pytest.mark.parametrize("reports_steps", [True, False])

@@ -66,18 +66,36 @@ def test_amounts_are_in_hundredths_unless_they_are_small(amount, text):
     assert money(amount) == text
 
 
-def test_with_a_price_a_verdict_says_what_it_saves(capsys):
-    ended(price=2.75)
+AT_PRICE = "at 2.75 an hour for a GPU, a million samples cost"
+LAST_LINE = {
+    "with a price it says what the faster one saves": (
+        {"price": 2.75},
+        f"{AT_PRICE} 4.77 with off and 3.82 with on; on saves 13.19 a day [",
+        "]",
+    ),
+    "where no difference is shown nothing is saved": (
+        {"ratio": 1.0, "price": 2.75},
+        AT_PRICE,
+        "; no saving is shown",
+    ),
+    "energy is said with its uncertainty and the sensor's": (
+        {"energy": True},
+        "energy of a sample: off 1.8750 ± 0.0016 J, on 1.5000 ± 0.0013 J: -20.0 % [",
+        "; the sensor may be off by 5 %, alike for both",
+    ),
+    "energy that is not known has its reason": (
+        {"energy": True, "metered": False},
+        "energy is not known: GPUs that train: 1, ",
+        "energy counters read: 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("how", "begins", "ends"), LAST_LINE.values(), ids=LAST_LINE)
+def test_a_verdict_is_followed_by(how, begins, ends, capsys):
+    ended(**how)
     line = capsys.readouterr().out.splitlines()[-1]
-    assert line.startswith(
-        "at 2.75 an hour for a GPU, a million samples cost 4.77 with off and 3.82 with on; "
-        "on saves 13.19 a day ["
-    )
-
-
-def test_where_no_difference_is_shown_nothing_is_saved(capsys):
-    ended(1.0, price=2.75)
-    assert capsys.readouterr().out.endswith("; no saving is shown\n")
+    assert (line[: len(begins)], line[-len(ends) :]) == (begins, ends)
 
 
 def test_without_a_price_nothing_is_said_of_money(capsys):
@@ -103,21 +121,6 @@ def test_a_run_ends_with_the_cost_of_its_samples_if_they_are_known(snapshot, pri
 
 
 # ── joules ──────────────────────────────────────────────────────────────────────────────
-
-
-def test_energy_is_said_with_its_uncertainty_and_the_sensors(capsys):
-    ended(energy=True)
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert line.startswith(
-        "energy of a sample: off 1.8750 ± 0.0016 J, on 1.5000 ± 0.0013 J: -20.0 % ["
-    )
-    assert line.endswith("; the sensor may be off by 5 %, alike for both")
-
-
-def test_energy_that_is_not_known_has_its_reason(capsys):
-    ended(energy=True, metered=False)
-    line = capsys.readouterr().out.splitlines()[-1]
-    assert line == "energy is not known: GPUs that train: 1, energy counters read: 0"
 
 
 def test_the_document_has_both_and_keeps_its_schema(capsys):

@@ -51,18 +51,61 @@ def found(a, b):
     return sentence(compare_losses(a, b))
 
 
-def test_losses_alike_to_the_last_bit_are_identical():
-    assert found(repeated(), repeated(starts=2)) == "losses identical over 64 steps"
-    assert found(repeated(starts=1), repeated(starts=1)) == "losses identical over 64 steps"
+IDENTICAL = "losses identical over 64 steps"
+SPREAD = "losses within the spread of each side's own starts over 64 steps"
+DIVERGED = {**LEARNED, 63: inf, 64: nan}
+TENTHS = [{step: loss for step, loss in LEARNED.items() if step % 10 == 0} for _ in range(2)]
+SENTENCES = {
+    "alike to the last bit": (repeated(), repeated(starts=2), IDENTICAL),
+    "alike in one start each": (repeated(starts=1), repeated(starts=1), IDENTICAL),
+    "with fixed seeds any difference has moved": (
+        repeated(),
+        repeated(moved_from(2, 0.004)),
+        "losses moved from step 2 on (by up to 0.40 %)",
+    ),
+    "against a single start": (
+        repeated(starts=2),
+        repeated(moved_from(2, 0.5), starts=1),
+        "losses moved from step 2 on (by up to 50.0 %)",
+    ),
+    "at first as rounding explains": (
+        repeated(),
+        repeated(moved_from(3, 2 * FLOAT32_UNIT) | {64: LEARNED[64] * 1.0005}),
+        "losses moved from step 3 on (by up to 0.050 %, at first by no more than rounding)",
+    ),
+    "a side alone that does not repeat itself": (repeated(), rounding(1), SPREAD),
+    "own starts differ as much as the loss falls": (
+        other_seeds(1, 0.5),
+        other_seeds(2, 0.5),
+        "losses not known to be the same: a side's own starts differ too much",
+    ),
+    "equal NaNs are the same": (repeated(DIVERGED), repeated(DIVERGED), IDENTICAL),
+    "a NaN on one side": (
+        repeated(),
+        repeated(DIVERGED),
+        "losses moved from step 63 on (no longer finite on one side)",
+    ),
+    "a NaN where nothing repeats": (
+        rounding(5),
+        rounding(5, DIVERGED),
+        "losses moved from step 63 on (no longer finite on one side)",
+    ),
+    "only steps that both sides know": (TENTHS, repeated(), "losses identical over 6 steps"),
+    "moved between such steps": (
+        TENTHS,
+        repeated(moved_from(15, 0.1)),
+        "losses moved from step 20 on (by up to 10.0 %)",
+    ),
+    "no start": ([], repeated(), "losses not compared"),
+    "no losses": ([{}], [{}], "losses not compared"),
+    "no second start": ([{1: 1.0}], [{1: 2.0}], "losses not compared"),
+    "no step of both": ([{1: 1.0}], [{2: 1.0}], "losses not compared"),
+}
 
 
-def test_with_fixed_seeds_any_difference_has_moved_from_its_step_on():
-    assert found(repeated(), repeated(moved_from(2, 0.004))) == (
-        "losses moved from step 2 on (by up to 0.40 %)"
-    )
-    assert found(repeated(starts=2), repeated(moved_from(2, 0.5), starts=1)) == (
-        "losses moved from step 2 on (by up to 50.0 %)"
-    )
+@pytest.mark.parametrize(("a", "b", "said"), SENTENCES.values(), ids=SENTENCES)
+def test_what_is_said_of_the_losses(a, b, said):
+    assert found(a, b) == said
 
 
 @pytest.mark.parametrize(("starts", "at_most"), [(2, 0.16), (4, 0.03)])
@@ -72,18 +115,6 @@ def test_starts_that_choose_one_of_two_kernels_seldom_seem_moved(starts, at_most
         found(*([random.choice(kernels) for _ in range(starts)] for _ in "ab")) for _ in range(400)
     ]
     assert sum("moved" in one for one in said) / len(said) < at_most
-
-
-def test_a_side_alone_that_does_not_repeat_itself_has_its_spread():
-    assert "within the spread" in found(repeated(), rounding(1))
-
-
-def test_a_first_difference_that_rounding_explains_is_said():
-    rounded = moved_from(3, 2 * FLOAT32_UNIT)
-    rounded[64] *= 1.0005
-    assert found(repeated(), repeated(rounded)) == (
-        "losses moved from step 3 on (by up to 0.050 %, at first by no more than rounding)"
-    )
 
 
 @pytest.mark.parametrize("starts", [2, 3, 4, 12])
@@ -108,12 +139,6 @@ def test_a_difference_larger_than_the_spread_has_moved(step):
     moved = compare_losses(rounding(1, starts=2), rounding(2, moved_from(step, 0.004), starts=2))
     assert (moved.kind, moved.from_step, moved.is_rounding) == ("moved", step, False)
     assert moved.change == pytest.approx(0.004, rel=0.1)
-
-
-def test_where_own_starts_differ_as_much_as_the_loss_falls_nothing_is_known():
-    assert found(other_seeds(1, 0.5), other_seeds(2, 0.5)) == (
-        "losses not known to be the same: a side's own starts differ too much"
-    )
 
 
 def two_decimals(side):
@@ -168,25 +193,3 @@ def test_losses_are_known_to_be_the_same_up_to_where_the_spread_is_less_than_the
     side = [{step: 9.0 - step + one * spreads[step] for step in spreads} for one in (-1, 1)]
     same = compare_losses(side, [*reversed(side)])
     assert (same.kind, same.steps) == ("within spread", 3)
-
-
-def test_equal_nans_are_the_same_and_others_have_moved():
-    diverged = {**LEARNED, 63: inf, 64: nan}
-    assert found(repeated(diverged), repeated(diverged)) == "losses identical over 64 steps"
-    for both in (repeated, lambda one=LEARNED: rounding(5, one)):
-        assert found(both(), both(diverged)) == (
-            "losses moved from step 63 on (no longer finite on one side)"
-        )
-
-
-def test_only_steps_that_both_sides_know_are_compared():
-    early = [{step: loss for step, loss in LEARNED.items() if step % 10 == 0} for _ in range(2)]
-    assert found(early, repeated()) == "losses identical over 6 steps"
-    assert found(early, repeated(moved_from(15, 0.1))).startswith("losses moved from step 20 on")
-
-
-@pytest.mark.parametrize(
-    ("a", "b"), [([], repeated()), ([{}], [{}]), ([{1: 1.0}], [{1: 2.0}]), ([{1: 1.0}], [{2: 1.0}])]
-)
-def test_without_losses_or_own_starts_nothing_is_compared(a, b):
-    assert found(a, b) == "losses not compared"

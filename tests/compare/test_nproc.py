@@ -26,14 +26,6 @@ def measured(*seconds: float) -> list[BlockRow]:
     ]
 
 
-def test_each_number_of_processes_runs_its_own_cells_alone():
-    sweep = Sweep(GRID)
-    sweep.nproc = 2
-    blocks = sweep.begin(started_with(2, threads=2), 1)
-    assert [block.changes for block in blocks] == [{}] * 3
-    assert (sweep.blocks_done, sweep.blocks_planned) == (0, 6)
-
-
 def test_a_resumed_sweep_goes_on_with_the_number_of_processes_that_it_broke_off_in():
     rows = measured(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
     assert whole_rounds(GRID, rows[:4]) == rows[:4]

@@ -321,23 +321,41 @@ def test_the_verdict(change, low, high, sentence):
     assert verdict("a=1", found, PASSED) == f"{sentence}, 40 pairs, control passed"
 
 
-def test_the_verdict_says_if_the_check_failed_or_could_not_be_made():
-    found = Estimate(pairs=40, change=0.063, low=0.059, high=0.068)
-    failed = "control failed: a block right after a switch costs about 1.2 % more"
-    assert verdict("a=1", found, FAILED) == f"a=1 is 6.3 % faster [5.9, 6.8], 40 pairs, {failed}"
-    assert verdict("a=1", found, None).endswith("40 pairs, no control yet")
+FASTER = Estimate(pairs=40, change=0.063, low=0.059, high=0.068)
+NO_DIFFERENCE = Estimate(pairs=40, change=0.002, low=-0.003, high=0.007)
+OF_40 = "a=1 is 6.3 % faster [5.9, 6.8], 40 pairs"
+LESS_SURE = {
+    "a control that failed": (
+        FASTER,
+        FAILED,
+        None,
+        f"{OF_40}, control failed: a block right after a switch costs about 1.2 % more",
+    ),
+    "no control": (FASTER, None, None, f"{OF_40}, no control yet"),
+    "a difference below what matters is none": (
+        NO_DIFFERENCE,
+        None,
+        0.01,
+        "no difference above 1 % for a=1: +0.2 % [-0.3, +0.7], 40 pairs, no control yet",
+    ),
+    "a difference that may be what matters": (
+        NO_DIFFERENCE,
+        None,
+        0.006,
+        "no difference shown for a=1: +0.2 % [-0.3, +0.7], 40 pairs, no control yet",
+    ),
+    "one pair": (
+        estimate([(1.063, 1.0)]),
+        None,
+        None,
+        "a=1: +6.3 %, 1 pair: too few for an interval",
+    ),
+}
 
 
-def test_a_difference_below_what_matters_is_none():
-    found = Estimate(pairs=40, change=0.002, low=-0.003, high=0.007)
-    said = "no difference above 1 % for a=1: +0.2 % [-0.3, +0.7], 40 pairs"
-    assert verdict("a=1", found, None, 0.01).startswith(said)
-    assert verdict("a=1", found, None, 0.006).startswith("no difference shown for a=1: +0.2 %")
-
-
-def test_the_verdict_of_one_pair_claims_nothing():
-    found = estimate([(1.063, 1.0)])
-    assert verdict("a=1", found, None) == "a=1: +6.3 %, 1 pair: too few for an interval"
+@pytest.mark.parametrize(("found", "check", "matters", "said"), LESS_SURE.values(), ids=LESS_SURE)
+def test_the_verdict_says_what_it_does_not_claim(found, check, matters, said):
+    assert verdict("a=1", found, check, matters) == said
 
 
 # ── orders and blocks ───────────────────────────────────────────────────────────────────

@@ -114,21 +114,24 @@ def measured(ratios, noise):
     return [StartCosts((one, 1.0), 20.0, measured_s=10.0, noise=noise) for one in ratios]
 
 
-def test_the_first_starts_are_measured_for_as_long_as_they_took():
-    assert measuring_s([], 10.0) == measuring_s(measured([1.05], 1e-6), 10.0) == 10.0
+MEASURED = {
+    "nothing is known of the starts": ([], 10.0),
+    "of one start": (measured([1.05], 1e-6), 10.0),
+    "blocks explain how starts differ": (measured([1.05, 0.95, 1.05, 0.95], 0.0033), 10.0),
+    "blocks differ by far more": (measured([1.05, 0.95, 1.05, 0.95], 0.1), 10.0),
+    "starts without any spread": (measured([1.0, 1.0, 1.0], 0.0), 10.0),
+    # more starts are worth more than longer ones; theirs have a variance of 0.0033
+    "starts differ more than blocks": (
+        measured([1.05, 0.95, 1.05, 0.95], 1e-5),
+        10.0 * math.sqrt(1e-5 / 0.0033),
+    ),
+    "starts differ far more": (
+        measured([1.05, 0.95, 1.05, 0.95], 1e-6),
+        10.0 * math.sqrt(1e-6 / 0.0033),
+    ),
+}
 
 
-def test_where_starts_differ_more_than_blocks_more_starts_are_worth_more_than_longer_ones():
-    ratios = [1.05, 0.95, 1.05, 0.95]  # a variance of 0.0033
-    shorter = measuring_s(measured(ratios, 1e-5), 10.0)
-    assert shorter == pytest.approx(10.0 * math.sqrt(1e-5 / 0.0033), rel=0.05)
-    assert measuring_s(measured(ratios, 1e-6), 10.0) < shorter
-
-
-@pytest.mark.parametrize("noise", [0.0033, 0.1])
-def test_where_blocks_explain_how_starts_differ_none_is_shorter(noise):
-    assert measuring_s(measured([1.05, 0.95, 1.05, 0.95], noise), 10.0) == 10.0
-
-
-def test_starts_without_any_spread_are_not_shorter():
-    assert measuring_s(measured([1.0, 1.0, 1.0], 0.0), 10.0) == 10.0
+@pytest.mark.parametrize(("starts", "seconds"), MEASURED.values(), ids=MEASURED)
+def test_the_next_start_is_measured_for(starts, seconds):
+    assert measuring_s(starts, 10.0) == pytest.approx(seconds, rel=0.05 if seconds < 10.0 else 0.0)

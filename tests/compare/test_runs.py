@@ -142,24 +142,10 @@ def test_five_steps_are_left_out_in_whole_rows(tmp_path, steps, cold):
     assert len(found.parts) == 20 - cold - 1 - cold
 
 
-def test_rows_after_a_time_without_training_are_warm_up(tmp_path):
-    recorded(tmp_path / "run.csv", (OFF, 50, 100), log=False)
-    lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
-    lines[26] = lines[26].replace("0.500000", "0.300000")  # paused in the 26th row
-    (tmp_path / "run.csv").write_text("".join(lines))
-    (found,) = read_run(tmp_path / "run.csv").measured
-    assert len(found.parts) == 50 - 1 - 2
-
-
 def test_a_sweep_is_refused_in_a_line(tmp_path):
     (tmp_path / "s.csv").write_text(",".join(CELLS) + "\n")
     with pytest.raises(UsageError, match=r"s\.csv is a sweep: its own table has its intervals"):
         read_run(tmp_path / "s.csv")
-
-
-def test_a_setting_may_have_a_single_row(tmp_path):
-    (one,) = read_run(recorded(tmp_path / "run.csv", (OFF, 2, 100))).measured
-    assert (one.workload, one.settings, len(one.parts)) == ("encdec", OFF, 1)
 
 
 # ── matching ────────────────────────────────────────────────────────────────────────────
@@ -177,34 +163,53 @@ def test_settings_are_matched_and_the_others_named():
     ]
 
 
-def test_another_workload_is_another_setting():
-    found = compared(run(measured(OFF)), run(measured(OFF, workload="augment")))
-    assert (found.matched, len(found.alone)) == ((), 2)
+COMPILE = OFF | {"compile": "off"}
+MATCHED = {
+    "another workload is another setting": (
+        run(measured(OFF)),
+        run(measured(OFF, workload="augment")),
+        0,
+        [],
+    ),
+    "a seed is a circumstance": (
+        run(measured(OFF), seed="0"),
+        run(measured(OFF | {"seed": "1"}), seed="1"),
+        1,
+        [("seed", "0", "1")],
+    ),
+    "a lever that one version lacks is named, and settings still match": (
+        run(measured(OFF)),
+        run(measured(COMPILE)),
+        1,
+        [("compile", None, "off")],
+    ),
+    "several values of such a lever": (
+        run(measured(OFF)),
+        run(measured(COMPILE), measured(OFF | {"compile": "on"})),
+        0,
+        [],
+    ),
+    "only differences are named, and unrecorded ones are none": (
+        run(measured(OFF), torch="2.11", driver="570", device="H100"),
+        run(measured(OFF), torch="2.15", driver="570"),
+        1,
+        [("torch", "2.11", "2.15"), ("device", "H100", None)],
+    ),
+    "a lever that only another workload has is no circumstance": (
+        run(measured(OFF), measured(OFF | {"loss": "where"}, workload="masked_loss")),
+        run(measured(OFF)),
+        1,
+        [],
+    ),
+}
 
 
-def test_a_seed_is_a_circumstance():
-    found = compared(run(measured(OFF), seed="0"), run(measured(OFF | {"seed": "1"}), seed="1"))
-    assert len(found.matched) == 1
-    assert [(one.name, one.base, one.new) for one in found.differences] == [("seed", "0", "1")]
-
-
-def test_a_lever_that_one_version_lacks_is_named_and_settings_still_match():
-    found = compared(run(measured(OFF)), run(measured(OFF | {"compile": "off"})))
-    assert len(found.matched) == 1
-    assert [(one.name, one.base, one.new) for one in found.differences] == [
-        ("compile", None, "off")
-    ]
-    several = run(measured(OFF | {"compile": "off"}), measured(OFF | {"compile": "on"}))
-    assert compared(run(measured(OFF)), several).matched == ()
-
-
-def test_only_differences_are_named_and_unrecorded_ones_are_none():
-    base = run(measured(OFF), torch="2.11", driver="570", device="H100")
-    new = run(measured(OFF), torch="2.15", driver="570")
-    assert [(one.name, one.base, one.new) for one in compared(base, new).differences] == [
-        ("torch", "2.11", "2.15"),
-        ("device", "H100", None),
-    ]
+@pytest.mark.parametrize(("base", "new", "count", "differences"), MATCHED.values(), ids=MATCHED)
+def test_runs_match_by_setting_in_circumstances_that_may_differ(base, new, count, differences):
+    found = compared(base, new)
+    assert len(found.matched) == count
+    assert len(found.alone) == len(base.measured) + len(new.measured) - 2 * count
+    assert [(one.name, one.base, one.new) for one in found.differences] == differences
 
 
 @pytest.mark.parametrize(
@@ -241,12 +246,6 @@ def test_the_table_has_both_rates_their_ratio_and_its_interval():
     (_, base, new, ratio, interval), one = table.cells(found)[1], found.matched[0]
     assert (base, new, ratio) == ("200.0", "209.8", "1.049")
     assert interval == f"[{one.low:.3f}, {one.high:.3f}]"
-
-
-def test_a_lever_that_only_another_workload_has_is_no_circumstance():
-    both = run(measured(OFF), measured(OFF | {"loss": "where"}, workload="masked_loss"))
-    found = compared(both, run(measured(OFF)))
-    assert (len(found.matched), found.differences) == (1, ())
 
 
 def test_too_few_rows_have_no_interval_and_a_remark_says_why():

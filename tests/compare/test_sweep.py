@@ -79,15 +79,6 @@ def visited(rows):
 # ── the grid ────────────────────────────────────────────────────────────────────────────
 
 
-def test_cells_are_counted_row_by_row():
-    assert GRID.cells == 6
-    assert [GRID.changes(cell) for cell in (0, 1, 2)] == [
-        {"batch_size": "8", "pipelined": "off"},
-        {"batch_size": "8", "pipelined": "on"},
-        {"batch_size": "16", "pipelined": "off"},
-    ]
-
-
 def test_every_round_visits_each_cell_once_in_another_order():
     rows = swept().run().rows
     rounds = [[row.cell for row in rows if row.round == turn] for turn in range(3)]
@@ -108,18 +99,6 @@ def test_every_block_is_measured_under_its_own_settings(behind):
         assert row.host_ms == 2.0
     assert done.worker.settings == BASE
     assert done.commands == []
-
-
-def test_blocks_done_and_planned_are_counted():
-    done = swept()
-    sweep = done.sweep
-    assert not Sweep(GRID).done
-    assert (sweep.blocks_done, sweep.blocks_planned) == (0, 18)
-    while len(done.rows) < 5:
-        done.turn()
-    assert (sweep.blocks_done, sweep.done) == (5, False)
-    done.run()
-    assert sweep.blocks_done == 18
 
 
 # ── the table ───────────────────────────────────────────────────────────────────────────
@@ -329,19 +308,6 @@ def test_a_sweep_resumed_runs_only_what_is_missing():
     # in the very order of a sweep that was not interrupted
     assert both == visited(swept().run().rows)
     assert rest.worker.began == list(range(12))
-
-
-def test_a_cell_that_failed_is_not_tried_again():
-    rest = swept(known=[BlockRow(round=0, cell=4, failure="out of memory")]).run()
-    assert 4 not in {row.cell for row in rest.rows}
-    assert rest.sweep.results()[2][0].failure == "out of memory"
-
-
-def test_rounds_may_be_added():
-    known = swept().run().rows
-    more = swept(msgspec.structs.replace(GRID, rounds=4), known).run()
-    assert {row.round for row in more.rows} == {3}
-    assert more.sweep.blocks_done == 24
 
 
 def test_a_sweep_with_nothing_missing_is_done_at_once():

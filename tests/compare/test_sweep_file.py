@@ -186,11 +186,6 @@ def test_a_sweep_that_measures_nothing_overwrites_nothing(tmp_path, rows, path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(RecordingError, match="does not exist"):
-        open_file(tmp_path / "nowhere")
-
-
 def test_a_provenance_that_cannot_be_written_leaves_nothing_behind(tmp_path):
     (tmp_path / "s.json").mkdir()
     (tmp_path / "s.csv").write_text("precious")
@@ -202,16 +197,6 @@ def test_a_provenance_that_cannot_be_written_leaves_nothing_behind(tmp_path):
 
 def full(fd, data):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_a_full_disk_is_reported(tmp_path, monkeypatch, file):
-    file.append(ROWS[0])
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(RecordingError, match=r"cannot write .*s\.csv: the disk is full"):
-        file.append(ROWS[1])
-    monkeypatch.undo()
-    file.close()
-    assert read_rows(tmp_path / "s.csv") == ROWS[:1]
 
 
 def test_a_disk_that_fills_up_in_the_middle_of_a_row_loses_no_other(tmp_path, monkeypatch, file):
@@ -287,11 +272,6 @@ def test_an_older_file_is_finished_with_the_columns_that_it_has(tmp_path, lacks,
     assert len({line.count(",") for line in path.read_text().splitlines()}) == 1
 
 
-def test_rounds_may_be_added(tmp_path, path):
-    assert resumed(tmp_path, grid=msgspec.structs.replace(GRID, rounds=9)).known == ROWS
-    assert described(tmp_path).grid.rounds == 9
-
-
 def test_the_default_of_a_lever_that_every_cell_sets_does_not_matter(tmp_path, path):
     resumed(tmp_path, now=started(batch_size="32"))
 
@@ -326,46 +306,49 @@ A10G = msgspec.structs.replace(H200, name="NVIDIA A10G", uuid="GPU-2")
 CPU = Device(kind="cpu", name="CPU, 2 threads")
 
 
-@pytest.mark.parametrize(
-    ("now", "reason"),
-    [
-        (started(A10G), "NVIDIA H200 GPU-1111; this is NVIDIA A10G GPU-2:"),
-        (started(CPU), "this is CPU, 2 threads:"),
-        (started(versions={"torch": "2.15.0"}), r"torch 2\.11\.0; this is torch 2\.15\.0:"),
-        (started(num_workers="2"), "num_workers=8; this is num_workers=2:"),
-        (
-            started(CPU, num_workers="2"),
-            "GPU-1111, num_workers=8; this is CPU, 2 threads, num_workers=2:",
-        ),
-    ],
-    ids=["another GPU", "the CPU", "another torch", "fewer cores", "several"],
-)
-def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, now, reason):
-    path = finished(tmp_path, [*ROWS, *UNFINISHED])
+CIRCUMSTANCES = {
+    "another GPU": (
+        {},
+        {"now": started(A10G)},
+        "NVIDIA H200 GPU-1111; this is NVIDIA A10G GPU-2:",
+    ),
+    "the CPU": ({}, {"now": started(CPU)}, "this is CPU, 2 threads:"),
+    "another torch": (
+        {},
+        {"now": started(versions={"torch": "2.15.0"})},
+        r"torch 2\.11\.0; this is torch 2\.15\.0:",
+    ),
+    "fewer cores": (
+        {},
+        {"now": started(num_workers="2")},
+        "num_workers=8; this is num_workers=2:",
+    ),
+    "several": (
+        {},
+        {"now": started(CPU, num_workers="2")},
+        "GPU-1111, num_workers=8; this is CPU, 2 threads, num_workers=2:",
+    ),
+    "another machine, as a CPU is named by its number of threads alone": (
+        {"machine": "north"},
+        {"machine": "south"},
+        "machine north; this is machine south:",
+    ),
+    "other versions": (
+        {"versions": {"driver": "570.86", "gpudash": "0.1.0"}},
+        {"versions": {"driver": "580.65", "gpudash": "0.2.0"}},
+        r"driver 570\.86, gpudash 0\.1\.0; this is driver 580\.65, gpudash 0\.2\.0:",
+    ),
+}
+
+
+@pytest.mark.parametrize(("was", "now", "reason"), CIRCUMSTANCES.values(), ids=CIRCUMSTANCES)
+def test_blocks_of_other_circumstances_cannot_be_in_one_table(tmp_path, was, now, reason):
+    path = finished(tmp_path, [*ROWS, *UNFINISHED], **was)
     before = described(tmp_path)
     with pytest.raises(UsageError, match=reason):
-        resumed(tmp_path, now=now)
+        resumed(tmp_path, **now)
     assert described(tmp_path) == before
     assert read_rows(path) == [*ROWS, *UNFINISHED]
-
-
-@pytest.mark.parametrize(
-    ("was", "now", "reason"),
-    [
-        ({"machine": "north"}, {"machine": "south"}, "machine north; this is machine south:"),
-        (
-            {"versions": {"driver": "570.86", "gpudash": "0.1.0"}},
-            {"versions": {"driver": "580.65", "gpudash": "0.2.0"}},
-            r"driver 570\.86, gpudash 0\.1\.0; this is driver 580\.65, gpudash 0\.2\.0:",
-        ),
-    ],
-    ids=["machine", "versions"],
-)
-def test_blocks_of_two_machines_cannot_be_in_one_table(tmp_path, was, now, reason):
-    """A CPU is named by its number of threads alone."""
-    finished(tmp_path, **was)
-    with pytest.raises(UsageError, match=reason):
-        resumed(tmp_path, **now)
 
 
 def test_a_sweep_that_never_started_may_be_resumed_anywhere(tmp_path, file):
@@ -427,15 +410,18 @@ def test_a_missing_file_cannot_be_resumed(tmp_path, name, path):
 
 
 @pytest.mark.parametrize(
-    "content", [b'{"workload": "enc', b'{"workload": "\xff"}', b'{"a":' + b"[" * 100_000]
+    ("content", "reason"),
+    [
+        (b'{"workload": "enc', r"s\.json is damaged"),
+        (b'{"workload": "\xff"}', r"s\.json is damaged"),
+        (b'{"a":' + b"[" * 100_000, r"s\.json is damaged"),
+        (  # a recording's
+            b'{"schema_version": 1, "complete": true, "segments": []}',
+            r"s\.csv: .*s\.json is not a sweep's file$",
+        ),
+    ],
 )
-def test_a_damaged_provenance_cannot_be_resumed(tmp_path, content, path):
+def test_without_its_provenance_it_cannot_be_resumed(tmp_path, content, reason, path):
     (tmp_path / "s.json").write_bytes(content)
-    with pytest.raises(UsageError, match=r"s\.json is damaged"):
-        open_file(tmp_path, resume=True)
-
-
-def test_a_recording_is_not_called_a_damaged_sweep(tmp_path, path):
-    (tmp_path / "s.json").write_text('{"schema_version": 1, "complete": true, "segments": []}')
-    with pytest.raises(UsageError, match=r"s\.csv: .*s\.json is not a sweep's file$"):
+    with pytest.raises(UsageError, match=reason):
         open_file(tmp_path, resume=True)

@@ -92,8 +92,7 @@ def test_a_bar_in_a_reason_does_not_end_its_cell_in_markdown():
 
 
 def test_with_one_row_the_variants_go_down():
-    one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
-    assert cells(one, RESULTS[:1]) == [
+    assert cells(ONE_SIZE, RESULTS[:1]) == [
         ["", "batch_size=8"],
         ["pipelined=off", "34.6 (GPU 85 %)"],
         ["pipelined=on", "36.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
@@ -130,8 +129,7 @@ def test_if_batch_sizes_differ_the_rate_is_in_samples():
 
 
 def test_two_columns_are_never_listed():
-    one = Grid(rows=GRID.rows[:1], columns=(OFF, ON), rounds=3, min_steps=3, min_s=0.0)
-    table = cells(one, RESULTS[:1])
+    table = cells(ONE_SIZE, RESULTS[:1])
     assert as_text(table, columns=20) == as_text(table)
 
 
@@ -183,27 +181,30 @@ def test_a_change_is_shown_with_its_interval_in_percent(estimate, text):
     assert change(*estimate) == text
 
 
-def test_a_variant_is_the_first_one_plus_what_differs():
-    columns = (
-        {"augment_on": "cpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
-        {"augment_on": "batched", "rotation": "per_image", "pin_memory": "off", "data": "loader"},
-        {"augment_on": "batched", "rotation": "batched", "pin_memory": "on", "data": "loader"},
-    )
-    assert [label(column, columns) for column in columns] == [
-        "augment_on=cpu rotation=per_image pin_memory=off",  # data is the same in all
-        "augment_on=batched",
-        "augment_on=batched rotation=batched pin_memory=on",
-    ]
+BASE = {"augment_on": "cpu", "rotation": "per_image", "pin_memory": "off", "data": "loader"}
+BATCHED, PINNED = {"augment_on": "batched"}, {"pin_memory": "on"}
 
 
-def test_a_variant_is_not_named_by_what_others_than_the_first_differ_in():
-    first, second = {"augment_on": "cpu", "pin": "off"}, {"augment_on": "batched", "pin": "off"}
-    third = {"augment_on": "cpu", "pin": "on"}
-    assert label(third, (first, second, third)) == "pin=on"
-
-
-def test_a_variant_alone_is_named_in_full():
-    assert label(OFF, (OFF,)) == "pipelined=off"
+@pytest.mark.parametrize(
+    ("columns", "names"),
+    [
+        (
+            (BASE, BASE | BATCHED, BASE | BATCHED | PINNED | {"rotation": "batched"}),
+            [
+                "augment_on=cpu rotation=per_image pin_memory=off",  # data is the same in all
+                "augment_on=batched",
+                "augment_on=batched rotation=batched pin_memory=on",
+            ],
+        ),
+        (  # not by what others than the first differ in
+            (BASE, BASE | BATCHED, BASE | PINNED),
+            ["augment_on=cpu pin_memory=off", "augment_on=batched", "pin_memory=on"],
+        ),
+        ((OFF,), ["pipelined=off"]),  # alone, in full
+    ],
+)
+def test_a_variant_is_the_first_one_plus_what_differs(columns, names):
+    assert [label(column, columns) for column in columns] == names
 
 
 def test_several_levers_of_a_row_are_named_in_its_corner():

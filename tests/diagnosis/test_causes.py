@@ -102,6 +102,7 @@ def full(**values):
         ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
         ({"host_ms": 10.0, "gpu_util_pct": 60.0}, "host"),
         ({"host_ms": 5.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "none"),
+        ({"owners_ms": {"blocked": 5.0}, "host_ms": 7.0}, "gpu"),  # the device hides it
         ({"step_ms": None}, "unknown"),
     ],
 )
@@ -179,11 +180,6 @@ def test_a_thread_that_waits_for_the_driver_is_not_blocked():
         model_of(full(**about, counts=counts)).scenarios[0].blocked for counts in ({}, EMPTIED)
     ]
     assert blocked_ms == pytest.approx([3.0, 1.0])
-
-
-def test_a_device_that_works_all_the_time_hides_a_host_that_is_blocked():
-    step = full(owners_ms={"blocked": 5.0}, host_ms=7.0)
-    assert word(step, model_of(step)) == "gpu"
 
 
 def test_a_host_that_launches_or_waits_for_batches_all_the_time_is_not_ahead_of_the_device():

@@ -1,6 +1,7 @@
 """A step's collectives are described by their bytes, exposed share and bandwidth."""
 
 import msgspec
+import pytest
 
 from gpudash.diagnosis.causes import facts, table
 from gpudash.diagnosis.causes.cause import Measured
@@ -25,26 +26,36 @@ def line_of(snapshot):
     return "".join(facts.told(("{collectives}",), Measured(snapshot, RecentStep())))
 
 
-def test_the_rank_that_waits_least_shows_the_links_time():
-    assert line_of(TWO) == (
-        "each rank sends 171 MiB a step in 0.84 ms, 67 % of it exposed, "
-        "213 of 287 measured GB/s on the bus"
-    )
+SENDS = "each rank sends 171 MiB a step"
+SAID = {
+    "the rank that waits least shows the link's time": (
+        TWO,
+        f"{SENDS} in 0.84 ms, 67 % of it exposed, 213 of 287 measured GB/s on the bus",
+    ),
+    "without a time there is no rate": (
+        changed(TWO, ranks=(told(ROW, collective=None), RankRow(rank=1))),
+        SENDS,
+    ),
+    "a measured part that is exposed comes before the phase with its copies": (
+        changed(TWO, ranks=(told(ROW, collective_exposed=0.21), RankRow(rank=1))),
+        f"{SENDS} in 0.84 ms, 25 % of it exposed, 213 of 287 measured GB/s on the bus",
+    ),
+    "what was not measured is left out": (
+        changed(TWO, bus_gb_s=None, ranks=(told(ROW, communication=None), RankRow(rank=1))),
+        f"{SENDS} in 0.84 ms, 213 GB/s on the bus",
+    ),
+    "a wait for a late rank is no more than all of it": (
+        changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1))),
+        f"{SENDS} in 0.84 ms, 100 % of it exposed, 213 of 287 measured GB/s on the bus",
+    ),
+    "nothing is said without ranks": (Snapshot(), ""),
+    "nor without measurements": (Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1))), ""),
+}
 
 
-def test_without_a_time_there_is_no_rate():
-    sharded = changed(TWO, ranks=(told(ROW, collective=None), RankRow(rank=1)))
-    assert line_of(sharded) == "each rank sends 171 MiB a step"
-
-
-def test_a_measured_part_that_is_exposed_comes_before_the_phase_with_its_copies():
-    sharded = changed(TWO, ranks=(told(ROW, collective_exposed=0.21), RankRow(rank=1)))
-    assert ", 25 % of it exposed" in line_of(sharded)
-
-
-def test_what_was_not_measured_is_left_out():
-    bare = changed(TWO, bus_gb_s=None, ranks=(told(ROW, communication=None), RankRow(rank=1)))
-    assert line_of(bare) == ("each rank sends 171 MiB a step in 0.84 ms, 213 GB/s on the bus")
+@pytest.mark.parametrize(("snapshot", "line"), SAID.values(), ids=SAID)
+def test_what_is_said_of_collectives(snapshot, line):
+    assert line_of(snapshot) == line
 
 
 def test_shares_and_bandwidth_are_exact():
@@ -63,16 +74,6 @@ def test_shares_and_bandwidth_are_exact():
     assert line_of(many) == (
         "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus"
     )
-
-
-def test_the_clause_is_empty_without_measurements():
-    assert line_of(Snapshot()) == ""
-    assert line_of(Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1)))) == ""
-
-
-def test_a_wait_for_a_late_rank_is_no_more_than_all_of_it():
-    late = changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1)))
-    assert ", 100 % of it exposed" in line_of(late)
 
 
 def test_averages_of_each_pass_are_told_where_one_could_do():

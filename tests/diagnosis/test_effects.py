@@ -41,6 +41,11 @@ def kernel(operator, count):
     )
 
 
+def timing(before_ms, after_ms, **more):
+    named = {"lever": "l", "value": "v", **more}
+    return Timing(before_ms=before_ms, after_ms=after_ms, **named)
+
+
 def test_launches_take_no_longer_than_a_profile_has_besides_waits():
     """A profile of two steps begins with an idle device: the first step waits for nothing."""
     works = {"device_ms": 9.6, "gpu_util_pct": 96.0}
@@ -61,7 +66,6 @@ def test_more_workers_bring_the_step_down_to_its_next_part():
     assert 40 < some.low_pct < 50
     assert 90 < some.high_pct < 120
     assert 380 < many.high_pct < 430  # two ms remain
-    assert gain("more workers", "1", "2").high_pct == 0.0
 
 
 def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_none_is_free():
@@ -78,77 +82,121 @@ def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_no
     assert beside.low_pct is None
 
 
+PASSES = {"forward": 1.0, "backward": 2.0}
+PAIR = profile(kernel("aten::mm", 20.0), kernel("aten::relu", 20.0))
+FULL_TRACE = replace(
+    profile(
+        replace(kernel("aten::add", 8.0), ms=8.0, module="Block"),
+        replace(kernel("aten::_foreach_add_", 1.0), ms=2.0),
+    ),
+    busy_ms=10.0,
+)
+OF_FULL = {"forward": 4.0, "backward": 4.0, "optimizer": 2.0}
+LEFT = {
+    "one launch leaves the work of the device": (("one launch", "off", "on"), {}, 6),
+    "preparing in one go saves at best all of it": (
+        ("batched work", "off", "on"),
+        {"phases_ms": {"prepare": 3.0}},
+        7,
+    ),
+    "half the bytes save half of it": (
+        ("half the bytes", "off", "on"),
+        {"phases_ms": {"communication": 4.0}},
+        8,
+    ),
+    "compiling saves the passes that it compiles": (
+        ("fewer kernels", "off", "on"),
+        {"phases_ms": PASSES},
+        7,
+    ),
+    "a compiled pass launches its products": (
+        ("fewer kernels", "off", "on"),
+        {"phases_ms": PASSES, "gpu_util_pct": 10.0, "profile": PAIR},
+        8.5,
+    ),
+    # the model's eight kernels take one ms each; that of the optimizer is not compiled
+    "a fused kernel takes as long as the longest that it replaces": (
+        ("fewer kernels", "off", "on"),
+        {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": OF_FULL, "profile": FULL_TRACE},
+        4,
+    ),
+    "a batch twice as large has as many launches": (("more samples", "8", "16"), {}, 5),
+}
+
+
+@pytest.mark.parametrize(("change", "values", "left_ms"), LEFT.values(), ids=LEFT)
+def test_what_a_lever_leaves_of_ten_ms_at_best(change, values, left_ms):
+    found = gain(*change, **values)
+    assert found.high_pct == pytest.approx(100 * (10 / left_ms / 0.97 - 1))
+
+
+NOTHING = {
+    "more workers where nothing waits for data": (("more workers", "1", "2"), {}),
+    "batches ahead of no worker": (
+        ("batches ahead", "2", "4"),
+        {"workers": 0, "data_ms": 3.0, "device_ms": 7.0, "host_ms": 2.0},
+    ),
+    "batches ahead of workers that are too slow": (
+        ("batches ahead", "2", "4"),
+        {"workers": 2, "data_ms": 6.0, "device_ms": 4.0, "host_ms": 2.0},
+    ),
+    "any but the loader's where loader workers set the pace": (
+        ("tf32", "fp32", "tf32"),
+        {"workers": 2, "data_ms": 6.0, "device_ms": 9.9, "gpu_util_pct": 99.0},
+    ),
+    "preparing in one go what is hidden": (
+        ("batched work", "off", "on"),
+        {"phases_ms": {"prepare": 3.0}, "overlap_ms": 3.0},
+    ),
+    "faster products where launches are the limit": (("tf32", "fp32", "tf32"), {}),
+    "a form of the optimizer with more kernels": (
+        ("one update", "fused", "foreach"),
+        {"phases_ms": {"optimizer": 4.0}},
+    ),
+    "a larger batch where the device is busy": (
+        ("more samples", "8", "16"),
+        {"gpu_util_pct": 95.0, "host_ms": 5.0},
+    ),
+    "a host that launched faster in a rehearsal did so by chance": (
+        ("bf16", "fp32", "bf16"),
+        {"timings": (timing(9.0, 7.0, before_host_ms=9.0, after_host_ms=7.0),)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "values"), NOTHING.values(), ids=NOTHING)
+def test_what_brings_nothing(change, values):
+    assert gain(*change, **values).high_pct == 0.0
+
+
 def test_what_batches_kept_ready_bring_depends_on_how_uneven_batches_are_which_no_mean_shows():
     waiting = {"data_ms": 3.0, "device_ms": 7.0, "host_ms": 2.0}
     assert gain("batches ahead", "2", "4", workers=2, **waiting) is None
-    assert gain("batches ahead", "2", "4", workers=0, **waiting).high_pct == 0.0
-    too_slow = {"data_ms": 6.0, "device_ms": 4.0, "host_ms": 2.0}
-    assert gain("batches ahead", "2", "4", workers=2, **too_slow).high_pct == 0.0
-
-
-def test_no_lever_but_the_loaders_helps_where_loader_workers_set_the_pace():
-    paced = {"data_ms": 6.0, "device_ms": 9.9, "gpu_util_pct": 99.0}
-    measured = step(workers=2, **paced)
-    change = LeverChange("tf32", "fp32", "tf32", measured, model_of(measured, waits=False))
-    assert gain_of(change).high_pct == 0.0
-
-
-def test_one_launch_leaves_the_work_of_the_device():
-    assert gain("one launch", "off", "on").high_pct == pytest.approx(100 * (10 / 6 / 0.97 - 1))
 
 
 @pytest.mark.parametrize(
-    ("helps", "phases_ms", "left_ms"),
-    [("batched work", {"prepare": 3.0}, 7.0), ("half the bytes", {"communication": 4.0}, 8.0)],
+    "values",
+    [
+        {"phases_ms": {"forward": 0.1, "backward": 0.2}},  # the rest is the script's own
+        # host and device take nine ms together; a saving is of what they take
+        {
+            "host_ms": 9.0,
+            "device_ms": 9.0,
+            "gpu_util_pct": 10.0,
+            "phases_ms": {"forward": 0.1},
+        },
+    ],
 )
-def test_preparing_in_one_go_and_half_the_bytes_save_at_best_all_and_half_of_it(
-    helps, phases_ms, left_ms
-):
-    found = gain(helps, "off", "on", phases_ms=phases_ms)
-    assert found.high_pct == pytest.approx(100 * (10 / left_ms / 0.97 - 1))
-    beside = gain("batched work", "off", "on", phases_ms={"prepare": 3.0}, overlap_ms=3.0)
-    assert beside.high_pct == 0.0
+def test_compiling_next_to_nothing_is_no_gain(values):
+    assert gain("fewer kernels", "off", "on", **values).high_pct < LEAST_PCT
 
 
-def test_compiling_saves_at_most_the_passes_that_it_compiles():
-    """Eight of ten ms are the script's own, such as a copy that took longer than when traced."""
-    passes = {"forward": 0.1, "backward": 0.2}
-    assert gain("fewer kernels", "off", "on", phases_ms=passes).high_pct < LEAST_PCT
-    passes = {"forward": 1.0, "backward": 2.0}
-    found = gain("fewer kernels", "off", "on", phases_ms=passes)
-    assert found.high_pct == pytest.approx(100 * (10 / 7 / 0.97 - 1))
-
-
-def test_a_compiled_pass_launches_its_products():
-    passes = {"phases_ms": {"forward": 1.0, "backward": 2.0}, "gpu_util_pct": 10.0}
-    half = profile(kernel("aten::mm", 20.0), kernel("aten::relu", 20.0))
-    found = gain("fewer kernels", "off", "on", profile=half, **passes)
-    assert found.high_pct == pytest.approx(100 * (10 / 8.5 / 0.97 - 1))
-
-
-def test_a_fused_kernel_takes_as_long_as_the_longest_that_it_replaces():
-    """The model's eight kernels take one ms each; that of the optimizer is not compiled."""
-    kernels = [replace(kernel("aten::add", 8.0), ms=8.0, module="Block")]
-    kernels += [replace(kernel("aten::_foreach_add_", 1.0), ms=2.0)]
-    phases_ms = {"forward": 4.0, "backward": 4.0, "optimizer": 2.0}
-    full = {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": phases_ms}
-    traced = replace(profile(*kernels), busy_ms=10.0)
-    found = gain("fewer kernels", "off", "on", profile=traced, **full)
-    assert found.high_pct == pytest.approx(100 * (10 / 4 / 0.97 - 1))
-
-
-def test_what_no_schedule_explains_is_no_gain():
-    """Host and device take nine ms together of a step of ten; a saving is of what they take."""
-    gap = {"host_ms": 9.0, "device_ms": 9.0, "gpu_util_pct": 10.0}
-    found = gain("fewer kernels", "off", "on", phases_ms={"forward": 0.1}, **gap)
-    assert found.high_pct < LEAST_PCT
-
-
-def test_faster_products_bring_nothing_where_launches_are_the_limit():
-    assert gain("tf32", "fp32", "tf32").high_pct == 0.0
+def test_what_a_lever_gains_or_loses_where_it_acts():
     slow = gain("bf16", "fp32", "bf16")
-    assert slow.high_pct == 0.0
-    assert slow.low_pct < -20.0
+    assert (slow.high_pct, slow.low_pct < -20.0) == (0.0, True)
+    assert gain("one update", "single", "fused", phases_ms={"optimizer": 4.0}).high_pct > 60.0
+    fed = gain("more samples", "8", "16", data_ms=5.0, device_ms=5.0, gpu_util_pct=50.0)
+    assert fed.high_pct < 40.0
 
 
 def test_faster_products_bring_much_where_they_fill_the_device():
@@ -158,19 +206,6 @@ def test_faster_products_bring_much_where_they_fill_the_device():
     assert 300 < found.high_pct < 500
     assert gain("tf32", "tf32", "tf32", **full).high_pct == 0.0
     assert gain("tf32", "script", "tf32", **full) is None
-
-
-def test_a_form_of_the_optimizer_with_fewer_kernels_gains_nothing():
-    slow = {"phases_ms": {"optimizer": 4.0}}
-    assert gain("one update", "single", "fused", **slow).high_pct > 60.0
-    assert gain("one update", "fused", "foreach", **slow).high_pct == 0.0
-
-
-def test_a_larger_batch_gains_only_what_the_input_and_the_device_leave():
-    assert gain("more samples", "8", "16").high_pct == pytest.approx(100 * (2 / 0.97 - 1))
-    fed = gain("more samples", "8", "16", data_ms=5.0, device_ms=5.0, gpu_util_pct=50.0)
-    assert fed.high_pct < 40.0
-    assert gain("more samples", "8", "16", gpu_util_pct=95.0, host_ms=5.0).high_pct == 0.0
 
 
 @pytest.mark.parametrize(("profiled", "least"), [(False, 0.9), (True, 0.9)])
@@ -184,11 +219,6 @@ def in_range(name, *, profiled):
     from benchmarks.judge_diagnosis import judged_gains
 
     return [one.is_right for one in judged_gains(name, profiled=profiled)]
-
-
-def timing(before_ms, after_ms, **more):
-    named = {"lever": "l", "value": "v", **more}
-    return Timing(before_ms=before_ms, after_ms=after_ms, **named)
 
 
 FULL = {"gpu_util_pct": 100.0, "host_ms": 1.0, "phases_ms": {"forward": 3.0, "backward": 6.0}}
@@ -225,11 +255,6 @@ def test_a_rehearsal_that_waits_for_its_launches_says_nothing_of_the_device():
         0.0,
         True,
     )  # the host has four ms more to launch
-
-
-def test_a_host_that_launched_faster_in_a_rehearsal_did_so_by_chance():
-    lucky = timing(9.0, 7.0, before_host_ms=9.0, after_host_ms=7.0)
-    assert gain("bf16", "fp32", "bf16", timings=(lucky,)).high_pct == 0.0
 
 
 TEACHER = {

@@ -9,11 +9,9 @@ from gpudash.protocol.inspections import CodeLine, CodeLines, Rehearsed, Timing
 from gpudash.snapshot import Marker
 from gpudash.trace.summary import Summary
 from tests.diagnosis.trainings import (
-    CPU,
     behind,
     changed,
     compared,
-    crowding,
     given,
     gpu_step,
     later,
@@ -134,14 +132,6 @@ def test_a_limit_stands_until_it_was_not_found_for_a_while():
     assert [one.kind for one in found] == ["gpu"] * 6 + ["data"] * 2
 
 
-def test_a_limit_that_comes_and_goes_with_other_jobs_does_not_flicker():
-    alone = measured(device=CPU, device_ms=6.0)
-    crowded = changed(alone, host=crowding(70.0))
-    found = given(Answers(), *[*[alone] * 3, *[crowded] * 4] * 4)
-    assert {one.kind for one in found} == {"cpu"}
-    assert given(Answers(), alone, *[crowded] * 6)[-1].kind == "cores"
-
-
 def test_a_slow_rank_counts_at_once_as_it_was_looked_at_for_seconds():
     alone = gpu_step()
     found = given(Answers(), alone, behind(alone), *[alone] * 3)
@@ -208,24 +198,6 @@ def test_words_are_shown_until_a_gain_has_figures():
 def waiting(data_ms):
     """A training whose four workers are to become eight."""
     return measured(data_ms=data_ms, device_ms=10.0 - data_ms)
-
-
-def test_the_gain_on_the_screen_does_not_move_with_each_look():
-    looks = (waiting(ms) for ms in (5.0, 5.1, 4.9, 5.2, 4.8, 2.0))
-    found = given(Answers(), *looks, every_s=FIGURES_S)
-    said = [one.tries[0].promise for one in found]
-    assert said[:5] == [said[0]] * 5
-    assert said[5] != said[0]
-    assert len({one.evidence for one in found}) == len(found)
-
-
-def test_figures_of_a_step_that_has_become_longer_are_not_held():
-    answers, first = Answers(), measured(data_ms=5.0)
-    first, same, longer = given(
-        answers, first, measured(data_ms=5.1), measured(step_ms=12.0, data_ms=5.1), begin_s=60.0
-    )
-    assert first.evidence == same.evidence != longer.evidence
-    assert longer.step_ms == pytest.approx(12.0)
 
 
 def test_a_profile_has_its_own_gains_and_another_limit_too():

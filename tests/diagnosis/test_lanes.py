@@ -42,25 +42,30 @@ def test_without_a_step_there_are_no_lanes():
     assert lanes_of(Snapshot(), RecentStep()) == ()
 
 
-def test_two_streams_have_a_lane_each_and_the_host_its_own():
-    assert shape(ask(two_streams())) == [
-        ("train", ["forward", "backward", "optimizer"], "idle"),
-        ("encode", ["encode"], "idle"),
-        ("host", ["busy"], "ahead · data 0"),
-    ]
+HOST = ("host", ["busy"], "ahead · data 0")
+SHAPES = {
+    "two streams have a lane each and the host its own": (
+        two_streams(),
+        [
+            ("train", ["forward", "backward", "optimizer"], "idle"),
+            ("encode", ["encode"], "idle"),
+            HOST,
+        ],
+    ),
+    "one stream is one lane": (
+        gpu_step(),
+        [("GPU", ["encode", "forward", "backward", "optimizer"], "idle"), HOST],
+    ),
+    "on a CPU host and device are one lane": (
+        cpu_step(),
+        [("CPU", ["data wait", "encode", "forward", "backward", "optimizer"], "other")],
+    ),
+}
 
 
-def test_one_stream_is_one_lane():
-    assert shape(ask(gpu_step())) == [
-        ("GPU", ["encode", "forward", "backward", "optimizer"], "idle"),
-        ("host", ["busy"], "ahead · data 0"),
-    ]
-
-
-def test_on_a_cpu_host_and_device_are_one_lane():
-    assert shape(ask(cpu_step())) == [
-        ("CPU", ["data wait", "encode", "forward", "backward", "optimizer"], "other")
-    ]
+@pytest.mark.parametrize(("snapshot", "lanes"), SHAPES.values(), ids=SHAPES)
+def test_which_lanes_there_are(snapshot, lanes):
+    assert shape(ask(snapshot)) == lanes
 
 
 def test_unknown_phases_have_a_hue_too():

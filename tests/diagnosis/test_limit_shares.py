@@ -71,8 +71,3 @@ def test_neither_a_pause_nor_an_a_b_counts(run):
 def test_without_an_answer_nothing_is_said(run):
     run.train(1.0, None)
     assert (run.limits.shares(), run.limits.main()) == ([], "")
-
-
-def test_that_no_limit_is_clear_is_said_without_the_reason(run):
-    run.train(1.0, Answer(limit="none", title="unclear, because several parts limit alike"))
-    assert run.limits.main() == "unclear for 100 % of the training time"

@@ -3,19 +3,75 @@
 import pytest
 
 from gpudash.diagnosis.headline import headline, why_lines
-from gpudash.diagnosis.recent_step import MEASURED_STEPS, recent_step, steps_needed
+from gpudash.diagnosis.recent_step import recent_step
 from gpudash.protocol.readings import OtherJobs
 from gpudash.snapshot import Hang, RankRow, RankStack, RecentMeans, Series, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured
 from tests.tui.fake_engine import result
 
+FAILED = Snapshot(
+    state="failed", status="ValueError: a batch: too small", notice="at step 3", total_steps=3
+)
+SCRIPT = Snapshot(state="finished", can=("leave",))
+SAID = {
+    "before the first step it is starting": (Snapshot(), "starting", "starting", ()),
+    "until there are enough steps it counts them towards a goal that stays": (
+        changed(gpu_step(), steps_since_break=12),
+        "measuring",
+        "measuring … 12 of at most 20 steps",
+        (f"the first {WARMUP_STEPS} steps do not count",),
+    ),
+    "then the answer waits for half a second": (
+        changed(gpu_step(), steps_since_break=96, recent=RecentMeans()),
+        "measuring",
+        "measuring the first half second …",
+        (f"the first {WARMUP_STEPS} steps do not count",),
+    ),
+    "without steps it says for how long": (
+        changed(gpu_step(), quiet_s=12.0),
+        "silent",
+        "no step for 12 s",
+        ("something compiles, the loader is late, or the step hangs",),
+    ),
+    "during an A/B there is no new answer": (
+        changed(gpu_step(), comparison=compared()),
+        "comparing",
+        "an A/B is running: precision tf32 or bf16",
+        (),
+    ),
+    "a training that has ended says what limited it": (
+        changed(gpu_step(), state="finished"),
+        "ended",
+        "finished; it was GPU-bound",
+        ask(gpu_step()).evidence,
+    ),
+    "one that failed says why": (FAILED, "ended", "failed", (FAILED.status,)),
+    "and one that ends well does not": (changed(FAILED, state="finished"), "ended", "finished", ()),
+    "a script that ends without a step says so": (
+        SCRIPT,
+        "ended",
+        "finished",
+        ("no training step was seen",),
+    ),
+    "but with one it does not": (changed(SCRIPT, total_steps=3), "ended", "finished", ()),
+    "nor does a workload": (changed(SCRIPT, can=("levers",)), "ended", "finished", ()),
+}
 
-def test_until_enough_steps_are_measured_it_counts_them_towards_a_goal_that_stays():
-    found = ask(changed(gpu_step(), steps_since_break=12))
-    assert (found.kind, found.title) == ("measuring", "measuring … 12 of at most 20 steps")
-    assert found.evidence[0] == f"the first {WARMUP_STEPS} steps do not count"
-    assert found.tries == ()
+
+@pytest.mark.parametrize(("snapshot", "kind", "title", "evidence"), SAID.values(), ids=SAID)
+def test_what_is_said_in_place_of_an_answer(snapshot, kind, title, evidence):
+    found = ask(snapshot)
+    assert (found.kind, found.title, found.evidence, found.tries) == (kind, title, evidence, ())
+
+
+def test_at_the_end_the_answers_lanes_are_shown():
+    assert ask(changed(gpu_step(), state="finished")).lanes
+
+
+def test_an_a_b_that_has_failed_stands_in_no_answers_way():
+    over = changed(gpu_step(), comparison=compared(failure="the training ended"))
+    assert ask(over).kind == "gpu"
 
 
 def test_steps_of_100_ms_are_measured_until_20_of_them():
@@ -37,32 +93,6 @@ def test_while_it_measures_it_shows_its_row():
         assert len(ask(changed(early, results=none_live)).evidence) == 1
 
 
-def test_a_training_that_failed_says_why():
-    why = "ValueError: a batch: too small"
-    failed = Snapshot(state="failed", status=why, notice="at step 3", total_steps=3)
-    assert ask(failed).evidence == (why,)
-    assert ask(changed(failed, state="finished")).evidence == ()
-
-
-def test_a_script_that_ends_without_a_step_says_so():
-    said = "no training step was seen"
-    script = Snapshot(state="finished", can=("leave",))
-    assert ask(script).evidence == (said,)
-    assert ask(changed(script, total_steps=3)).evidence == ()
-    assert ask(changed(script, can=("levers",))).evidence == ()
-
-
-def test_once_there_are_enough_steps_the_answer_waits_for_half_a_second():
-    blind = changed(gpu_step(), steps_since_break=96, recent=RecentMeans())
-    assert ask(blind).title == "measuring the first half second …"
-
-
-def test_slow_steps_need_fewer():
-    assert steps_needed(None) == steps_needed(5.0) == MEASURED_STEPS
-    assert steps_needed(1000.0) == 10
-    assert steps_needed(60_000.0) == 8
-
-
 @pytest.mark.parametrize("state", ["paused", "switching"])
 def test_an_interruption_shows_what_was_known_before(state):
     known = ask(gpu_step())
@@ -77,13 +107,6 @@ def test_an_interruption_shows_what_was_known_before(state):
     assert found.lanes == ask(gpu_step()).lanes
     assert found.tries == ()
     assert ask(stopped).lanes == ()
-
-
-def test_there_is_no_new_answer_during_an_a_b():
-    found = ask(changed(gpu_step(), comparison=compared()), ask(gpu_step()))
-    assert (found.kind, found.title) == ("comparing", "an A/B is running: precision tf32 or bf16")
-    over = changed(gpu_step(), comparison=compared(failure="the training ended"))
-    assert ask(over).kind == "gpu"
 
 
 def in_ab(core_wait_pct, **changes):
@@ -115,24 +138,6 @@ def test_in_an_a_b_a_caution_says_that_other_jobs_take_the_cores_now(changes, sa
     assert ask(crowded).caution == said  # also where nothing is known from before
     assert ask(changed(crowded, state="paused"), ask(crowded, before)).caution == ""
     assert said in why_lines(ask(crowded, before))
-
-
-def test_a_training_that_has_ended_says_what_limited_it():
-    found = ask(changed(gpu_step(), state="finished"))
-    assert (found.kind, found.title) == ("ended", "finished; it was GPU-bound")
-    assert found.lanes
-    assert found.tries == ()
-    assert ask(Snapshot(state="failed")).title == "failed"
-
-
-def test_before_the_first_step_it_is_starting():
-    assert ask(Snapshot()).kind == "starting"
-    assert ask(Snapshot(state="training")).kind == "starting"
-
-
-def test_without_steps_it_says_for_how_long():
-    found = ask(changed(gpu_step(), quiet_s=12.0))
-    assert (found.kind, found.title) == ("silent", "no step for 12 s")
 
 
 def test_a_hang_shows_where_the_ranks_are_also_before_the_first_step():

@@ -126,14 +126,6 @@ def test_fewer_reductions_are_fewer_launches_and_fewer_waits_for_a_rank(kind):
     assert 20 < last.gain.high_pct < 50
 
 
-def test_a_sure_gain_is_proposed_whatever_limits():
-    """A copy limits, and products are some of the rest: an H200 measured +5 % for tf32."""
-    known, snapshot = recorded("copy_own_pinned")
-    answer = find(snapshot, known.cores, known.summary)
-    (tf32,) = answer.tries
-    assert (answer.limit, tf32.label, tf32.gain.low_pct > 0) == ("copy", "precision=tf32", True)
-
-
 @pytest.mark.parametrize("profiled", [False, True])
 def test_no_gain_is_surely_more_than_a_step_without_the_parts_that_its_lever_acts_on(profiled):
     for name in NAMES:

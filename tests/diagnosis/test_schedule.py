@@ -16,19 +16,9 @@ def device(ms, launch_ms, ahead=2):
     )
 
 
-def test_one_activity_lasts_as_long_as_itself():
-    assert period_ms([Work("kernels", "device", 3.0)]) == pytest.approx(3)
-
-
 @given(MS, MS)
 def test_a_host_that_runs_ahead_hides_the_shorter_of_launches_and_kernels(kernels_ms, launch_ms):
     assert period_ms(device(kernels_ms, launch_ms)) == pytest.approx(max(kernels_ms, launch_ms))
-
-
-@given(MS, MS)
-def test_activities_on_one_resource_take_turns(a_ms, b_ms):
-    works = [Work("a", "host", a_ms), Work("b", "host", b_ms)]
-    assert period_ms(works) == pytest.approx(a_ms + b_ms)
 
 
 @given(MS, MS, MS)

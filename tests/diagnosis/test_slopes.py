@@ -5,7 +5,7 @@ import pytest
 from gpudash.diagnosis.headline import headline, why_lines
 from gpudash.protocol.session import Slope, SlowingShown
 from gpudash.trace.summary import Summary
-from tests.diagnosis.trainings import answered, ask, changed, gpu_step, measured, starved
+from tests.diagnosis.trainings import answered, ask, changed, gpu_step, measured
 
 
 def slowed(snapshot, *, is_over=True, **ends):
@@ -63,11 +63,6 @@ def test_a_wait_behind_which_no_delay_came_is_untested():
     assert answer.evidence[0].startswith("sync-bound is untested: slowing the host by 1.00 ms")
     assert waiting(host=(0.9, 1.1), device=(0.9, 1.1)).is_proven
     assert waiting(host=(0.9, 1.1), device=(-0.1, 0.1)).limit == "host"
-
-
-def test_a_starved_training_is_proven_by_its_loader():
-    answer = answered(slowed(starved(0.0), loader=(0.8, 1.2), device=(-0.1, 0.2))).answer
-    assert (answer.limit, answer.is_proven) == ("data", True)
 
 
 def test_slopes_keep_the_schedules_that_agree_with_them():

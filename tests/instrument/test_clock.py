@@ -169,14 +169,6 @@ def test_a_look_without_result_counts_no_overhead(clock: Clock[int], device: Dev
     assert clock.spent_s > spent_s
 
 
-def test_the_host_running_ahead_does_not_shorten_a_step(clock: Clock[int], device: Device) -> None:
-    for number in range(1, 4):
-        enqueue(clock, device, plain(number * 50, 50), number, host_ms=0.5)
-    first, *others = finished(clock, device, 101)
-    assert [step.step_ms for step in others] == [50, 50]
-    assert all(step.values["host_ms"] == pytest.approx(0.5) for step in (first, *others))
-
-
 def test_two_streams_report_a_step_with_its_own_halves(clock: Clock[int], device: Device) -> None:
     enqueue(clock, device, first(0, 1, 4), None)
     enqueue(clock, device, [*second(4, 6, 8, 10), *first(5, 6, 9)], 1)

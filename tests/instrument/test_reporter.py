@@ -209,12 +209,6 @@ def test_the_newest_loss_is_read_once_though_no_step_follows_as_in_a_pause(run: 
     ]
 
 
-def test_a_step_without_a_loss_requests_none(run: Run) -> None:
-    run.finish(1)
-    run.reports.send_last()
-    assert [report.loss for report in run.heard] == [None, None]
-
-
 def test_skipped_samples_add_up_and_transforms_do_not(run: Run) -> None:
     run.skipped, run.transform_ms = 3, {"decode": 2.0}
     assert (run.send().skipped_samples, run.heard[-1].transform_ms) == (3, {"decode": 2.0})

@@ -72,14 +72,6 @@ def hang_of(*texts, why="", device="cpu"):
     return job.after(34)
 
 
-def test_a_hang_is_suspected_after_ten_seconds_and_twenty_steps():
-    assert Job().after(9.9) is None
-    assert Job().after(10.1).for_s == pytest.approx(10.1)
-    slow = Job(step_ms=2000.0)
-    assert slow.after(39.0) is None
-    assert slow.after(41.0)
-
-
 def test_a_first_step_may_take_longer():
     job = Job(steps=0)
     assert job.after(29.0) is None
@@ -202,11 +194,6 @@ MISSING = {
 @pytest.mark.parametrize(("rank", "device", "texts"), MISSING.values(), ids=MISSING)
 def test_a_rank_elsewhere_than_most_is_missing(rank, device, texts):
     assert hang_of(*texts, device=device).missing == (() if rank is None else (rank,))
-
-
-def test_the_others_are_where_most_are():
-    assert clauses(hang_of(STEP, STEP, STEP, LOAD))[1] == "the others are in step (train.py:41)"
-    assert hang_of(BACKWARD, *LINES[:2]).missing == (1, 2)
 
 
 def test_a_rank_that_has_ended_is_missing():

@@ -42,56 +42,65 @@ def test_a_single_process_is_unchanged_and_before_a_start_it_is_alone():
     assert of_job(started(), own=own) is of_job(own=own) is own.body
 
 
-def test_a_step_of_the_job_has_the_samples_of_all_ranks():
-    item = of_job(
-        *(started(rank, 2) for rank in (0, 1)),
-        trained(1, samples=96, total_samples=960),
-        own=trained(),
-    )
-    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 960)
+def of_three():
+    """Messages of three ranks, of which the last one trains on more."""
+    return [*(started(rank, 3) for rank in range(3)), trained(2, samples=96)]
 
 
-def test_a_rank_that_has_not_reported_yet_counts_as_rank_0_does():
-    item = of_job(started(0, 4), trained(2, samples=96), own=trained())
-    assert item.steps[0].samples == 3 * 32 + 96
+OF_ALL = {
+    # what is told; rank 0's own report; samples and tokens of a step, all samples
+    "steps reported together count each": (
+        [started(0, 2), trained(1, samples=96)],
+        trained(samples=320, count=10),
+        (320 + 960, None, 2 * 320),
+    ),
+    "those of another rank too": (
+        [started(0, 2), trained(1, samples=960, count=10, tokens=5000)],
+        trained(tokens=400),
+        (32 + 96, 400 + 500, 2 * 320),
+    ),
+    "samples are unknown if those of a rank are": (
+        [started(0, 2), trained(1, samples=None, total_samples=None)],
+        trained(),
+        (None, None, None),
+    ),
+    "a rank that is gone since a restart with fewer counts no longer": (
+        [started(0, 3), trained(2), started(0, 2)],
+        trained(),
+        (2 * 32, None, 2 * 320),
+    ),
+    "nor does one that trained on more": (
+        [*of_three(), started(0, 2)],
+        trained(),
+        (2 * 32, None, 2 * 320),
+    ),
+    "another one that begins after such a restart counts": (
+        [*of_three(), said(parted(1.0), 2, 2), started(0, 2), trained(1, samples=96)],
+        trained(),
+        (32 + 96, None, 2 * 320),
+    ),
+    "one that goes on by itself counts": (
+        [started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1)],
+        trained(),
+        (32 + 96, None, 2 * 320),
+    ),
+    "one that trains alone beside others may restart": (
+        [started(0), started(1), trained(1, samples=96), started(0)],
+        trained(),
+        (32 + 96, None, 320 + 320),
+    ),
+    "one that has ended trains no further samples, and has trained its own": (
+        [started(0), started(1), trained(1, samples=96), said(parted(1.0), 1, 2)],
+        trained(),
+        (32, None, 320 + 320),
+    ),
+}
 
 
-def test_steps_reported_together_count_each():
-    item = of_job(started(0, 2), trained(1, samples=96), own=trained(samples=320, count=10))
-    assert item.steps[0].samples == 320 + 960
-    many = trained(1, samples=960, count=10, tokens=5000)
-    item = of_job(started(0, 2), many, own=trained(tokens=400))
-    assert (item.steps[0].samples, item.steps[0].tokens) == (32 + 96, 400 + 500)
-
-
-def test_the_jobs_samples_are_unknown_if_one_ranks_are():
-    item = of_job(started(0, 2), trained(1, samples=None, total_samples=None), own=trained())
-    assert item.steps[0].samples is None
-    assert item.total_samples is None
-
-
-def test_a_rank_that_is_gone_since_a_restart_with_fewer_no_longer_counts():
-    item = of_job(started(0, 3), trained(2), started(0, 2), own=trained())
-    assert item.steps[0].samples == 2 * 32
-    of_three = (*(started(rank, 3) for rank in range(3)), trained(2, samples=96))
-    assert of_job(*of_three, started(0, 2), own=trained()).steps[0].samples == 2 * 32
-    item = of_job(
-        *of_three, said(parted(1.0), 2, 2), started(0, 2), trained(1, samples=96), own=trained()
-    )
-    assert item.steps[0].samples == 32 + 96
-    pair = (started(0, 2), started(1, 2), trained(1, samples=96), started(0, 1))
-    assert of_job(*pair, own=trained()).steps[0].samples == 32 + 96  # 1 goes on by itself
-
-
-def test_a_process_that_trains_alone_beside_others_may_restart():
-    item = of_job(started(0), started(1), trained(1, samples=96), started(0), own=trained())
-    assert (item.steps[0].samples, item.total_samples) == (32 + 96, 320 + 320)
-
-
-def test_a_process_that_has_ended_trains_no_further_samples_and_has_trained_its_own():
-    gone = said(parted(1.0), 1, 2)
-    item = of_job(started(0), started(1), trained(1, samples=96), gone, own=trained())
-    assert (item.steps[0].samples, item.total_samples) == (32, 320 + 320)
+@pytest.mark.parametrize(("told", "own", "expected"), OF_ALL.values(), ids=OF_ALL)
+def test_a_job_has_the_samples_and_tokens_of_all_ranks(told, own, expected):
+    item = of_job(*told, own=own)
+    assert (item.steps[0].samples, item.steps[0].tokens, item.total_samples) == expected
 
 
 def test_after_a_restart_nothing_is_known_of_the_ranks_before():

@@ -8,7 +8,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.training import Progress, State
 from gpudash.ranks.normalise import Normaliser
 from gpudash.statistics import WARMUP_STEPS
-from tests.lives import Narrator, changed, failed, in_process, parted, paused, resumed, starting
+from tests.lives import Narrator, changed, failed, in_process, paused, resumed, starting
 from tests.scripted_run import PLAN, started, step
 
 
@@ -119,13 +119,6 @@ def test_an_end_is_completed_from_the_state_before():
     assert (end.process, end.settings, end.worker) == (before.process, before.settings, 1)
     after = normaliser.stamp(State(at_s=9.0, phase="stopped"))
     assert (after.phase, after.since_s, after.failure) == ("stopped", 7.0, end.failure)
-
-
-def test_each_rank_has_its_own_states():
-    narrator = Narrator()
-    first, other = (narrator.tell(started(at_s), rank) for rank, at_s in enumerate((1.0, 2.0)))
-    assert (first.worker, other.worker) == (1, 1)
-    assert narrator.tell(parted(5.0), 1).process == other.process
 
 
 BREAKS = [paused(0.5, after_step=3), changed(0.5, after_step=3)]

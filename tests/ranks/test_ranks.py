@@ -104,12 +104,6 @@ def test_before_it_trains_a_process_is_starting():
     assert (second.state, second.pid, second.steps_per_s) == ("starting", None, None)
 
 
-def test_a_process_that_stands_still_loses_its_rate():
-    first, second = rows(*trained(0, 50.0, steps=200), *trained(1, 50.0), after_s=10.0)
-    assert first.steps_per_s == pytest.approx(20.0)
-    assert second.steps_per_s < 4
-
-
 def test_a_pause_is_not_a_stall(run):
     paused = said(1, run.start(), *run.steps(20), run.pause())
     _, second = rows(*trained(0, 50.0), *paused)
@@ -127,11 +121,6 @@ def test_a_process_that_has_ended_has_no_current_times(run, how):
     _, second = rows(*trained(0, 50.0), *said(1, *trained_20, end))
     assert (second.state, second.steps) == (how, 20)
     assert (second.steps_per_s, second.values) == (None, {})
-
-
-def test_another_process_of_a_rank_replaces_its_values():
-    _, second = rows(*pair(), *trained(1, 100.0, steps=3))
-    assert (second.steps, second.step_ms_p50) == (3, 100.0)
 
 
 def test_a_restart_is_counted_by_its_process():
@@ -183,12 +172,6 @@ def test_a_gpu_that_is_read_no_more_shows_nothing_while_another_one_is():
     assert [row.gpu is not None for row in rows(*messages, *later, after_s=60.0)] == [True, False]
 
 
-def test_the_first_message_of_a_rank_has_the_number_0():
-    first = msgspec.structs.replace(said(1, Trainer().start())[0], seq=0)
-    _, second = rows(*trained(0, 50.0), first)
-    assert (second.state, second.steps) == ("training", 0)
-
-
 def test_in_blocks_current_times_are_of_both_sides_and_elsewhere_of_one():
     run = Trainer()
     rank = Rank()
@@ -200,8 +183,3 @@ def test_in_blocks_current_times_are_of_both_sides_and_elsewhere_of_one():
     for item in (run.enter_block(1, pipelined="on"), run.step(50.0)):
         rank.fold(item)
     assert rank.rate(run.now_s, rests=False).step_ms_p50 == 100.0
-
-
-def test_of_a_rank_that_has_said_nothing_no_time_has_passed():
-    rank = Rank()
-    assert (rank.heard_s, rank.state.at_s, rank.report.until_s, rank.busy_since_s) == (0.0,) * 4

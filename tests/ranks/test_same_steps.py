@@ -166,20 +166,6 @@ def test_a_pass_is_measured_up_to_the_end_of_each_part_and_begins_before_the_fir
     assert unlike.ranks[0].beside_ms == (30.0,)
 
 
-def test_a_rank_is_late_where_it_is_furthest_behind():
-    # rank 1 has caught up by the end
-    block = first_block(lambda rank, _: {"parts": (10.0 + 3.0 * rank, 20.0 - 3.0 * rank)})
-    assert (block.beside_ms, block.late_ms) == ({0: 0.0, 1: 3.0}, {0: 0.0, 1: 3.0})
-
-
-def test_ranks_that_cut_a_pass_unlike_are_compared_at_its_end():
-    def like(rank, _number):
-        wait = {"communication": 10.0 - 4 * rank, "backward": 30.0 + 4 * rank}
-        return {"phases": wait, "parts": (14.0, 20.0) if rank else (10.0, 10.0, 10.0)}
-
-    assert first_block(like).beside_ms == {0: 0.0, 1: 4.0}
-
-
 def test_a_hosts_excess_is_no_more_than_that_of_its_busy_time_and_its_data_wait():
     block = first_block(lambda rank, _: {"host_ms": 50.0 + 5 * rank, "data_ms": 8.0 - 3 * rank})
     assert (block.data_ms, block.host_ms) == ({0: 3.0, 1: -3.0}, {0: -5.0, 1: 2.0})

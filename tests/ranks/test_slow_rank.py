@@ -11,7 +11,6 @@ from msgspec.structs import replace as changed
 
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
-from gpudash.ranks.same_steps import over_others
 from gpudash.ranks.slow_rank import Stragglers
 from tests.simulated_ranks import PARTS_MS, STEP_MS, Ranks, start
 
@@ -122,14 +121,6 @@ def test_ranks_that_differ_as_two_gpus_do_give_no_alarm(ranks, jitter, seconds):
     assert found(Ranks(ranks, seed=ranks, jitter=jitter, spread=0.0025), seconds) == [None]
 
 
-def test_a_rank_that_recovers_is_named_no_longer():
-    def delay(step, rank):
-        return {"copy": 2.0} if rank == 2 and step < steps(25) else {}
-
-    seen = found(Ranks(4, delay=delay), 60)
-    assert (seen[-2].rank, seen[-1]) == (2, None)
-
-
 def test_a_slow_rank_on_cpus_is_named_too():
     assert last(Ranks(4, kind="cpu", delay=slow(0, data=of_step(10)))).phase == "data"
 
@@ -142,13 +133,6 @@ def test_a_delay_spread_over_phases_is_named_without_a_phase():
 
 
 # ── delays hidden by a host that runs ahead ───────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("part", ["data", "host"])
-def test_a_hidden_delay_is_named_without_a_wait(part):
-    seen = last(Ranks(2, hides=True, delay=slow(1, **{part: of_step(10)})))
-    assert (seen.rank, seen.phase, seen.others_wait_ms) == (1, part, None)
-    assert seen.excess_ms == pytest.approx(of_step(10), rel=0.2)
 
 
 def test_a_host_that_waits_in_launches_is_not_busier_because_another_waits_for_data():
@@ -186,21 +170,6 @@ def test_a_slow_rank_that_changes_is_wandering(ranks, turn_s):
     assert (seen[-1].kind, seen[-1].phase) == ("wandering", "backward")
 
 
-def test_a_rank_with_more_tokens_is_an_imbalance():
-    longer = Ranks(
-        4,
-        tokens=lambda _step, rank: 1200 if rank == 1 else 1000,
-        delay=slow(1, forward=0.8, backward=2.0),
-    )
-    seen = last(longer)
-    assert (seen.rank, seen.phase, seen.kind) == (1, "compute", "imbalance")
-
-
-def test_a_delay_that_more_tokens_do_not_explain_is_a_slow_rank():
-    ranks = Ranks(4, tokens=lambda _step, rank: 1000 + 10 * rank, delay=slow(1, backward=3.0))
-    assert last(ranks).kind == "persistent"
-
-
 def test_batches_of_other_lengths_in_each_step_are_an_imbalance():
     def tokens(step, rank):
         return random.Random(100 * step + rank).randint(600, 1400)
@@ -211,14 +180,6 @@ def test_batches_of_other_lengths_in_each_step_are_an_imbalance():
 
 
 # ── when nothing is claimed ─────────────────────────────────────────────────────────────
-
-
-def test_without_a_measured_communication_nothing_is_claimed():
-    def told(_rank, step):
-        rest = {name: ms for name, ms in step.values.items() if name != "communication_ms"}
-        return changed(step, values=rest)
-
-    assert found(Ranks(2, delay=slow(1, backward=5.0)), told=told) == [None]
 
 
 def test_steps_may_become_faster_and_skip_blocks_at_once():
@@ -262,12 +223,6 @@ def test_with_other_settings_the_ranks_are_compared_anew():
     assert exactly(stragglers, 7, late_by(0, 0), first=10, segment=1) is None
     assert not stragglers.are_compared
     assert exactly(stragglers, 8, late_by(10, 0), first=20, segment=2).rank == 0
-
-
-def test_the_median_of_the_others_leaves_oneself_out():
-    assert over_others({0: 1.0, 1: 4.0}) == {0: -3.0, 1: 3.0}
-    assert over_others({0: 1.0, 1: 4.0, 2: 2.0}) == {0: -2.0, 1: 2.5, 2: -0.5}
-    assert over_others({0: 1.0, 1: 4.0, 2: 2.0, 3: 3.0}) == {0: -2.0, 1: 2.0, 2: -1.0, 3: 1.0}
 
 
 # ── why ─────────────────────────────────────────────────────────────────────────────────

@@ -229,14 +229,16 @@ def test_a_row_is_in_the_file_before_take_returns(tmp_path):
     file.close()
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(RecordingError, match=r"the folder .*nowhere does not exist"):
-        recording(tmp_path / "nowhere" / "run.csv")
-
-
-def test_a_folder_that_takes_no_files_is_not_called_missing():
-    with pytest.raises(RecordingError, match=r"x\.csv: no file can be made in /proc$"):
-        recording(Path("/proc/x.csv"))
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("nowhere/run.csv", r"the folder .*nowhere does not exist"),
+        ("/proc/x.csv", r"x\.csv: no file can be made in /proc$"),  # which is not missing
+    ],
+)
+def test_a_folder_that_takes_no_file_is_named(tmp_path, path, why):
+    with pytest.raises(RecordingError, match=why):
+        recording(tmp_path / path)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

@@ -23,23 +23,32 @@ def counted(*moments_s, power_w=100.0):
     return [gpu(at_s, energy_j=power_w * at_s) for at_s in moments_s]
 
 
-def test_the_counter_between_two_readings_is_interpolated():
-    assert energy_j(track_of(*counted(0.0, 1.0, 2.0, 3.0)), 1.5, 2.5) == pytest.approx(100.0)
+COUNTED = {
+    "between two readings it is interpolated": (counted(0.0, 1.0, 2.0, 3.0), 1.5, 2.5, 100.0),
+    "a reading without a value is none": (
+        [*counted(1.0, 2.0), gpu(1.6, energy_at_s=1.6)],
+        1.0,
+        1.5,
+        50.0,
+    ),
+    "it is known up to its reach": (
+        counted(0.0, 2 * ENERGY_REACH_S),
+        0.0,
+        ENERGY_REACH_S,
+        100.0 * ENERGY_REACH_S,
+    ),
+    "beyond its reach of both": (counted(0.0, 2.7), 0.0, 1.35, None),
+    "beyond its reach of the next": (counted(0.0, 1.0, 2.7), 0.0, 1.35, None),
+    "beyond its reach of the last": (counted(0.0, 1.3), 0.0, 1.35, None),
+}
 
 
-def test_a_reading_of_the_counter_without_a_value_is_none():
-    without = gpu(1.6, energy_at_s=1.6)
-    assert energy_j(track_of(*counted(1.0, 2.0), without), 1.0, 1.5) == pytest.approx(50.0)
-
-
-def test_the_counter_is_known_up_to_its_reach_from_a_reading():
-    reach = ENERGY_REACH_S
-    assert energy_j(track_of(*counted(0.0, 2 * reach)), 0.0, reach) == pytest.approx(100.0 * reach)
-
-
-@pytest.mark.parametrize("moments_s", [(0.0, 2.7), (0.0, 1.0, 2.7), (0.0, 1.3)])
-def test_the_counter_is_unknown_beyond_its_reach_from_a_reading(moments_s):
-    assert energy_j(track_of(*counted(*moments_s)), 0.0, 1.35) is None
+@pytest.mark.parametrize(
+    ("readings", "began_s", "ended_s", "spent_j"), COUNTED.values(), ids=COUNTED
+)
+def test_the_counter_is_known_near_its_readings(readings, began_s, ended_s, spent_j):
+    found = energy_j(track_of(*readings), began_s, ended_s)
+    assert found == (spent_j and pytest.approx(spent_j))
 
 
 def test_the_energies_of_intervals_add_up_even_if_a_reading_of_their_border_comes_late():

@@ -80,13 +80,6 @@ def test_before_a_training_starts_a_row_has_no_training():
     assert (row.segment, row.workload, row.settings, row.train_s) == (0, "", {}, 0.0)
 
 
-def test_steps_that_finish_at_the_border_of_a_row_are_in_it(run):
-    at_border = [step(number, BEGAN_S + 0.5, 100.0) for number in (1, 2)]
-    run.now_s = BEGAN_S + 0.5
-    rows = fold([run.start(), run.progress(*at_border)], close_s=BEGAN_S + 1.0)
-    assert [row.steps for row in rows] == [2, 0]
-
-
 def untimed(number, finished_s, count=1, samples=None, segment=0):
     return Untimed(
         step=number, segment=segment, finished_s=finished_s, count=count, samples=samples
@@ -127,29 +120,6 @@ def test_a_pause_after_a_step_that_was_only_counted_begins_then(run):
     rows = fold(items, close_s=run.now_s)
     assert [row.steps for row in rows] == [5, 0, 0]
     assert [round(row.train_s, 3) for row in rows] == [0.2, 0.0, 0.0]
-
-
-def test_a_row_has_its_seconds_of_training():
-    run = Trainer(BEGAN_S + 0.25)
-    rows = fold(
-        [
-            run.start(),
-            *run.steps(10),
-            run.pause(),
-            run.wait(0.5),
-            run.resume(),
-            *run.steps(5),
-            *run.silent(0.25),
-            run.change(batch_size="16"),
-            *run.steps(5),
-            *run.silent(0.25),
-            run.start(),
-            *run.steps(5),
-        ],
-        close_s=run.now_s,
-    )
-    assert [row.ended_s - BEGAN_S for row in rows] == [0.5, 1, 1.5, 1.75, 2, 2.25, 2.5]
-    assert [row.train_s for row in rows] == pytest.approx([0.25, 0.25, 0.25, 0, 0.25, 0, 0.25])
 
 
 def test_a_pause_begins_when_the_device_has_finished_the_last_step_before_it(run):
@@ -243,13 +213,6 @@ def test_a_change_announced_ahead_of_the_device_cuts_where_its_steps_begin():
     assert [(row.segment, row.steps) for row in rows] == [(0, 10), (0, 4), (1, 6)]
 
 
-def test_a_step_under_settings_that_were_not_announced_still_has_a_row_of_its_own(run):
-    items = [run.start()]
-    run.segment = 1
-    items += run.steps(1, 300.0)
-    assert [(row.segment, row.steps) for row in fold(items, close_s=run.now_s)] == [(1, 1)]
-
-
 def test_settings_that_no_step_was_trained_under_get_no_row(run):
     items = [run.start(), *run.steps(5), run.change(batch_size="16"), run.change(batch_size="32")]
     rows = fold([*items, *run.steps(5)], close_s=run.now_s)
@@ -278,13 +241,6 @@ def test_a_change_that_nobody_announced_is_a_switch_until_its_first_step_begins(
     rows = fold([*items, *run.steps(2)], close_s=run.now_s)
     assert [(row.segment, row.steps) for row in rows] == [(0, 10), (1, 0), (1, 2)]
     assert [row.ended_s - BEGAN_S for row in rows] == pytest.approx([0.5, 0.9, 1.0])
-
-
-def test_two_steps_that_finish_at_once_under_different_settings_have_a_row_each(run):
-    items = [run.start(), *run.steps(4), run.change(pipelined="on")]
-    items.append(run.progress(step(5, run.now_s, segment=1)))
-    rows = fold(items, close_s=run.now_s)
-    assert [(row.segment, row.steps) for row in rows] == [(0, 4), (1, 1)]
 
 
 def test_another_worker_begins_without_steps_and_without_a_loss(run):
@@ -429,11 +385,6 @@ def test_a_row_has_the_mean_time_of_its_steps_and_when_the_last_one_finished(run
     assert rank.finished_s == run.now_s
 
 
-def test_a_step_longer_than_a_row_is_in_the_one_in_which_it_finished(run):
-    rows = fold([run.start(), run.step(1600.0)], close_s=run.now_s)
-    assert [row.ranks[0].finished_s for row in rows] == [None, None, None, run.now_s]
-
-
 def test_a_row_has_the_mean_of_each_phase_where_it_was_measured(run):
     first, second, third = (run.step().steps[0] for _ in range(3))
     longer = measured(second, forward_ms=20.0, backward_ms=4.0)
@@ -450,17 +401,3 @@ def test_a_lever_that_is_changed_in_a_pause_does_not_end_it(run):
     rows = fold([*before, *held, run.resume(), *run.steps(10)], close_s=run.now_s)
     assert paused_s == BEGAN_S + 0.5
     assert sum(row.train_s for row in rows) == pytest.approx(1.0)
-
-
-def test_a_changed_setting_holds_from_the_end_of_the_step_before_it(run):
-    first = [run.start(), *run.steps(3, 100.0)]
-    run.number += 2  # they are on their way while the lever moves
-    moved = run.change(pipelined="on")
-    run.number -= 2
-    run.segment = 0
-    late = run.steps(2, 100.0)
-    run.segment = 1
-    rows = fold([*first, moved, *late, *run.steps(5, 100.0)], close_s=run.now_s, interval_s=0.2)
-    held = [(row.segment, row.steps) for row in rows if row.steps]
-    assert sum(steps for segment, steps in held if segment == 0) == 5
-    assert sum(steps for segment, steps in held if segment == 1) == 5

@@ -144,12 +144,6 @@ def test_the_parts_of_a_backward_pass_are_recorded_and_read_again(tmp_path):
         assert one.body.steps[0].parts_ms == {"backward": parts_ms[one.rank]}
 
 
-def test_a_single_process_is_rank_0_of_1():
-    run = Trainer()
-    (row,) = rows_of([(0, run.start()), *((0, one) for one in run.steps(10))], BEGAN_S + 0.5)
-    assert ([one.rank for one in row.ranks], row.world_size) == ([0], 1)
-
-
 def test_a_row_waits_for_the_steps_of_every_rank_but_not_for_long():
     run, rows = Trainer(), Rows(BEGAN_S, 0.5)
     begun = [(0, started(0, run)), (1, started(1, Trainer())), (1, Trainer().progress())]

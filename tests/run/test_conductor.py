@@ -67,12 +67,3 @@ def test_a_tune_tells_each_setting_once_and_its_verdict():
     assert [one.verdict for one in shown if one.verdict] == [tune.verdict]
     assert "trying channels_last off or on" in {one.doing for one in shown}
     assert (shown[-1].best, shown[-1].start) == ({"channels_last": "on"}, {"channels_last": "off"})
-
-
-def test_a_tune_that_is_ended_says_the_best_so_far():
-    tune = tuning("channels_last", "precision")
-    run = Conducted(Training(faster_in_nhwc), tune)
-    run.until(lambda: tune.leader)
-    said = run.conductor.cancel("ended")
-    assert said == "tune: ended; the best so far, not proven: channels_last=on"
-    assert run.conductor.cancel("ended") is None

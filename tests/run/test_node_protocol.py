@@ -35,13 +35,6 @@ def test_an_answer_of_another_node_or_of_an_earlier_time_proves_nothing(changes)
     assert not node_protocol.is_valid_answer(TOKEN, asked, replace(said, **changes))
 
 
-def test_another_token_proves_nothing():
-    challenge, said = answered("another token, as long")
-    assert not node_protocol.is_valid_answer(TOKEN, challenge, said)
-    back = node_protocol.welcome("another token, as long", *answered(challenge=challenge))
-    assert not node_protocol.is_valid_welcome(TOKEN, challenge, said, back)
-
-
 def test_no_two_challenges_and_answers_are_alike():
     challenge, said = answered()
     assert answered(challenge=challenge)[1].nonce != said.nonce

@@ -31,7 +31,6 @@ from gpudash.run import node_protocol, nodes, stacks
 from gpudash.run.node_protocol import (
     Challenge,
     Denied,
-    Parting,
     Ping,
     Pong,
     Welcome,
@@ -270,12 +269,6 @@ def test_a_lost_node_is_reported_once_however_many_ranks_it_has(here, node):
     assert (here.processes.parted_s is None, bool(here.processes._gone)) == (False, False)
 
 
-def test_a_node_whose_command_ends_says_how(here, node):
-    node.send_line(own_line(Parting(text="train.py exited with 3")))
-    node.hang_up()
-    assert here.sentence_with("gpu2: ") == "node gpu2: train.py exited with 3"
-
-
 def test_a_node_that_says_nothing_for_long_is_lost(here, node, monkeypatch):
     monkeypatch.setattr(nodes, "SILENT_S", 0.0)
     assert here.sentence_with("is lost").startswith("node gpu2 is lost: nothing has come for ")
@@ -416,12 +409,6 @@ def test_a_node_that_sends_an_invalid_line_is_disconnected(here, node, line):
     assert node.is_disconnected
 
 
-def test_a_line_without_end_is_read_no_further(here, node, monkeypatch):
-    here.nodes._nodes[0].lines.longest = 1000
-    node.send_line(b"412 " + b"x" * 2000)
-    here.sentence_with("node gpu2 is lost: a line of it is too long")
-
-
 def spares(here, bystander):
     here.processes.kill()
     with pytest.raises(subprocess.TimeoutExpired):
@@ -524,7 +511,3 @@ def test_a_port_that_is_taken_and_a_host_that_is_unknown_are_refused(here):
     for address in (here.nodes.address, Address("no-such-host.invalid", 7070)):
         with pytest.raises(UsageError, match=f"cannot listen on {address}: "):
             Nodes(address, TOKEN)
-
-
-def test_only_this_machine_is_listened_to_unless_a_host_is_named(here):
-    assert here.nodes._listening.getsockname()[0] == "127.0.0.1"

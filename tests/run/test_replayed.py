@@ -1,7 +1,5 @@
 """A recording read at once ends as a replay of it ends."""
 
-import json
-
 import pytest
 
 from gpudash.protocol.envelope import Envelope
@@ -65,20 +63,6 @@ def test_failures_and_notices_are_kept(tmp_path):
     run = replayed(log)
     assert [(round(one.at_s, 3), one.sentence) for one in run.failures] == [(0.1, "it broke")]
     assert run.notices == ("the disk is full",)
-
-
-@pytest.mark.parametrize("cut", [0.2, 0.5, 0.99])
-def test_a_recording_cut_short_is_read_as_far_as_it_goes(tmp_path, cut):
-    log = recorded(tmp_path / "run.csv", (OFF, 50, 100)).with_suffix(".jsonl")
-    data = log.read_bytes()
-    log.write_bytes(data[: int(cut * len(data))])
-    assert 0 <= replayed(log).snapshot.total_steps <= 5100
-
-
-def test_an_unknown_json_is_ignored(tmp_path):
-    recorded(tmp_path / "run.csv", (OFF, 50, 100))
-    (tmp_path / "run.json").write_text(json.dumps({"hello": 1}))
-    assert replayed(tmp_path / "run.csv").metadata is None
 
 
 def test_a_recorded_setting_has_its_joules_of_a_sample(tmp_path):

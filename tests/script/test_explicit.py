@@ -94,10 +94,6 @@ def test_tokens_are_those_that_the_attention_mask_leaves_and_padding_the_others(
     assert "padding" not in one["found"][-1]
 
 
-def test_an_exception_passes_through(results):
-    assert results["one_fails"]["came"] == [4]
-
-
 def test_the_time_between_declared_steps_is_own_code_of_the_next_one(results):
     first, *later = results["sleeps_between"]["records"]
     assert first["step_ms"] < PAUSE_MS <= min(record["step_ms"] for record in later)
@@ -110,19 +106,30 @@ def test_the_wait_for_a_steps_batch_is_part_of_the_step(results):
         assert PAUSE_MS <= record["data_ms"] <= record["step_ms"]
 
 
-def test_an_evaluation_between_declared_steps_is_reported_and_in_no_step(results):
-    one = results["evaluates_between"]
-    assert one["asides"] == [
-        [why, after]
-        for after in (3, 6, 9, 12)
-        for why in ("evaluation", None)
-        if (why, after) != (None, 12)
-    ]
-    assert min(each(one, "step_ms")[3::3]) < PAUSE_MS  # of those after an evaluation
+TOLD = {
+    "an exception passes through": ("one_fails", {"came": [4]}),
+    "nothing inside a step is an evaluation": ("evaluates_inside", {"asides": []}),
+    "one between steps is": (
+        "evaluates_between",
+        {
+            "asides": [
+                [why, after]
+                for after in (3, 6, 9, 12)
+                for why in ("evaluation", None)
+                if (why, after) != (None, 12)
+            ]
+        },
+    ),
+}
 
 
-def test_nothing_inside_a_declared_step_is_an_evaluation(results):
-    assert results["evaluates_inside"]["asides"] == []
+@pytest.mark.parametrize(("shape", "told"), TOLD.values(), ids=TOLD)
+def test_what_became_of_a_training(results, shape, told):
+    assert {name: results[shape][name] for name in told} == told
+
+
+def test_an_evaluation_between_declared_steps_is_in_no_step(results):
+    assert min(each(results["evaluates_between"], "step_ms")[3::3]) < PAUSE_MS  # behind one
 
 
 def test_the_first_declared_step_ends_steps_that_are_timed_together(trained):

@@ -49,29 +49,33 @@ IDS = torch.ones(4, 16, dtype=torch.long)
 MASK = torch.arange(16).expand(4, 16) < 3
 
 
-@pytest.mark.parametrize("mask", [MASK, MASK.long(), MASK.byte()])
-def test_tokens_are_those_that_the_attention_mask_leaves(mask):
-    assert tokens_in({"input_ids": IDS, "attention_mask": mask}) == (12, 52)
-
-
-@pytest.mark.parametrize(
-    "mask",
-    [
-        None,
-        [[1] * 16] * 4,
-        MASK.to("meta"),  # as on a device, it could only be waited for
-        MASK[0],
-        torch.zeros(4, 16),  # added to scores
+MASKS = {
+    "what the attention mask leaves": (MASK, (12, 52)),
+    "of whole numbers": (MASK.long(), (12, 52)),
+    "of bytes": (MASK.byte(), (12, 52)),
+    # padding counts, and is not known, …
+    "without a mask": (None, (64, None)),
+    "a mask that is no tensor": ([[1] * 16] * 4, (64, None)),
+    "a mask that could only be waited for, as on a device": (MASK.to("meta"), (64, None)),
+    "a mask of another shape": (MASK[0], (64, None)),
+    "a mask that is added to scores": (torch.zeros(4, 16), (64, None)),
+    "a mask that is learned": (
         torch.nn.Parameter(MASK.long(), requires_grad=False),
-    ],
-)
-def test_without_such_a_mask_padding_counts_and_is_not_known(mask):
-    assert tokens_in({"input_ids": IDS, "attention_mask": mask}) == (64, None)
+        (64, None),
+    ),
+}
+TOKENS = {
+    **{what: ({"input_ids": IDS, "attention_mask": mask}, n) for what, (mask, n) in MASKS.items()},
+    "a list": ([1, 2], None),
+    "ids that are no tensor": ({"input_ids": [1, 2]}, None),
+    "no ids": ({"image": 1}, None),
+    "no batch": (None, None),
+}
 
 
-@pytest.mark.parametrize("batch", [[1, 2], {"input_ids": [1, 2]}, {"image": 1}, None])
-def test_a_batch_without_a_tensor_of_input_ids_tells_of_no_tokens(batch):
-    assert tokens_in(batch) is None
+@pytest.mark.parametrize(("batch", "tokens"), TOKENS.values(), ids=TOKENS)
+def test_tokens_are_those_of_input_ids_that_the_mask_leaves(batch, tokens):
+    assert tokens_in(batch) == tokens
 
 
 def test_a_batchs_bytes_are_those_of_its_tensors():

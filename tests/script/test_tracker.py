@@ -17,6 +17,7 @@ def test_the_number_of_steps_is_exact_and_all_but_the_first_are_measured(results
     assert (one["failures"], one["steps"]) == ([], one["expected"])
     assert one["closed"] == sorted(set(one["closed"]))
     assert one["closed"][-1] == one["steps"]
+    assert one["complete"][-1]  # the findings are, at last
 
 
 UNWATCHED = ("switched_off_and_on", "switched_off_and_looked_at_closely", "all_in_fast_code")
@@ -82,7 +83,7 @@ ONE_GRAPH = {"recompiles": [1, 0]}
 """And no break."""
 FAILED = {"results": ["forward: ZeroDivisionError('ours')"]}
 TOLD = [
-    ("loader", {"samples": 96, "feeds": [True, True]}),
+    ("loader", {"samples": 96, "feeds": [True, True], "complete": [False, True]}),
     ("accumulation", {"samples": 192}),
     ("no_optimizer", {"samples": 160}),
     ("no_loader", {"samples": None}),  # those of the first steps are unknown
@@ -90,6 +91,7 @@ TOLD = [
     ("saves_once_a_batch_is_there_beside_an_optimizer_that_rests", {"samples": 320}),
     ("evaluation_and_checkpoint", {"samples": 144}),
     ("validates_before_its_first_step", {"samples": 96}),
+    ("flushes_a_checkpoint", {"asides": [["checkpoint", 5], [None, 5]]}),
     # of submodules that are not called for one step only
     ("children_called", {"hooked": ["inner.encoder", "inner.decoder"]}),
     ("nobody_called", {"hooked": [""]}),
@@ -146,19 +148,9 @@ def test_evaluation_and_checkpoints_are_no_part_of_a_step(results):
 
 
 def test_what_follows_a_saved_file_is_part_of_the_checkpoint(results):
-    one = results["flushes_a_checkpoint"]
-    assert one["asides"] == [["checkpoint", 5], [None, 5]]
-    (after,) = (record for record in one["records"] if record["step"] == 6)
+    records = results["flushes_a_checkpoint"]["records"]
+    (after,) = (record for record in records if record["step"] == 6)
     assert after["step_ms"] < 1e3 * shapes.FLUSHES_S  # the script sleeps before the step
-
-
-def test_findings_are_complete_once_a_step_was_looked_through(results):
-    assert results["loader"]["complete"] == [False, True]
-
-
-@pytest.mark.parametrize("shape", shapes.SHAPES)
-def test_findings_are_complete_at_last(results, shape):
-    assert results[shape]["complete"][-1]
 
 
 def test_an_evaluation_between_epochs_does_not_change_the_training_loader(results):

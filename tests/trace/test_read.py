@@ -117,8 +117,9 @@ def test_steps_come_from_annotations_and_the_last_ends_with_the_device(tmp_path)
     ]
 
 
-def test_without_annotations_there_are_no_steps(tmp_path):
-    assert trace_of(tmp_path, operator("a", 0, 1)).steps == ()
+def test_of_the_host_alone_and_without_annotations_there_are_no_steps_and_no_device(tmp_path):
+    trace = trace_of(tmp_path, operator("a", 0, 1))
+    assert (trace.steps, trace.device, [one.kind for one in trace.lanes]) == ((), "", ["host"])
 
 
 def test_its_first_event_is_dated(tmp_path):
@@ -183,12 +184,6 @@ def test_the_main_thread_is_the_first_lane_and_streams_follow_by_number(tmp_path
 )
 def test_calls_that_wait_are_distinguished_from_others(name, waits, tmp_path):
     assert trace_of(tmp_path, call(name, 0, 1)).events.are("sync").tolist() == [waits]
-
-
-def test_a_trace_of_the_host_alone_has_no_device(tmp_path):
-    trace = trace_of(tmp_path, operator("a", 0, 1))
-    assert trace.device == ""
-    assert [lane.kind for lane in trace.lanes] == ["host"]
 
 
 def test_control_characters_of_a_name_do_not_reach_the_terminal(tmp_path):
@@ -260,6 +255,10 @@ def test_a_trace_cut_anywhere_is_read_until_there_or_refused_in_one_line(packed,
         (b'{"traceEvents": [', "cannot be read as JSON: input data was truncated"),
         (b"[1, 2]", "expected `object`, got `array`"),
         (b'{"epochs": 3}', "it has no traceEvents"),
+        (  # another tool's
+            b'{"traceEvents": [], "viztracer_metadata": {}}',
+            "valid: what its export_chrome_trace wrote",
+        ),
         (b'{"traceEvents": []}', "none of its events is an operator, a CUDA call or a kernel"),
         (
             b'{"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint", "ts": 1, "dur": 2}]}',
@@ -278,13 +277,6 @@ def test_other_files_are_refused_in_one_line(data, why, path):
     assert why in str(refused.value)
     assert str(path) in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_another_tools_trace_is_refused_with_what_would_be_one(tmp_path):
-    path = tmp_path / "viztracer.json"
-    path.write_text('{"traceEvents": [], "viztracer_metadata": {}}', encoding="utf-8")
-    with pytest.raises(UsageError, match="valid: what its export_chrome_trace wrote$"):
-        read(path)
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):

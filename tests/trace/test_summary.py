@@ -38,17 +38,99 @@ def test_values_are_means_for_one_step(tmp_path):
     assert summary.launches == 1.5
 
 
-def test_events_outside_of_the_steps_are_not_counted(tmp_path):
-    before = [operator("before", 0, 50), launched(60, 10, call_ts=10)]
-    assert summary_of(
-        tmp_path, *before, step(1, 100, 100), launched(150, 10, call_ts=110)
-    ) == having(step_ms=pytest.approx(0.1), busy_ms=pytest.approx(0.01), launches=1, operators=())
+LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+COPY = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
+BF16 = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
+SUMMARIES = {
+    "events outside of the steps are not counted": (
+        [
+            operator("before", 0, 50),
+            launched(60, 10, call_ts=10),
+            step(1, 100, 100),
+            launched(150, 10, call_ts=110),
+        ],
+        having(step_ms=pytest.approx(0.1), busy_ms=pytest.approx(0.01), launches=1, operators=()),
+    ),
+    "without steps the whole trace is one": (
+        [operator("a", 0, 10), launched(50, 50, call_ts=5)],
+        having(steps=1, step_ms=0.1, host_ms=None),
+    ),
+    "a step has its wait for the loader": (
+        [
+            *(step(1, 0, 1000), step(2, 1000, 1000)),
+            *(event("user_annotation", LOADER, ts, 600) for ts in (0, 1000)),
+        ],
+        having(loader_ms=pytest.approx(0.6)),
+    ),
+    "no wait for a loader": ([step(1, 0, 1000)], having(loader_ms=None)),
+    "the host's time ends before the device's work": (
+        [step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120)],
+        having(step_ms=pytest.approx(0.12), host_ms=pytest.approx(0.08)),
+    ),
+    "tensor cores take a share of kernel time": (
+        [
+            launched(100, 30, call_ts=10, name=BF16),
+            launched(200, 10, call_ts=20, name="void at::native::elementwise_kernel<4>(int)"),
+        ],
+        having(tensor_core_pct=pytest.approx(75)),
+    ),
+    "launches are counted without copies": (
+        [
+            step(1, 0, 1000),
+            launched(100, 100, call_ts=10, call_dur=5),
+            launched(300, 100, call_ts=20, call_dur=250, **COPY),
+        ],
+        having(
+            launches=1,
+            launch_ms=pytest.approx(0.005),
+            copy_call_ms=pytest.approx(0.25),
+            copies=(
+                CopyUse(
+                    direction="to device",
+                    is_pinned=False,
+                    count=1,
+                    mib=1.0,
+                    ms=pytest.approx(0.1),
+                    gb_s=pytest.approx(10.48576),
+                ),
+            ),
+        ),
+    ),
+    "the host is blocked while calls wait": (
+        [
+            step(1, 0, 500),
+            launched(100, 100, call_ts=10),
+            call("cudaStreamSynchronize", 20, 180),
+            launched(300, 100, call_ts=250),
+        ],
+        having(blocked_ms=pytest.approx(0.18)),
+    ),
+    "a wait after the last launch and one of another thread hold nothing up": (
+        [
+            step(1, 0, 500),
+            call("cudaEventSynchronize", 5, 200, at=(100, 107)),  # it pins memory
+            launched(100, 100, call_ts=10, at=MAIN),
+            call("cudaDeviceSynchronize", 20, 180),
+        ],
+        having(blocked_ms=0),
+    ),
+    "communication is exposed where nothing else runs": (
+        [
+            launched(100, 100, call_ts=10),
+            launched(150, 80, call_ts=20, stream=20, name="ncclDevKernel_AllReduce_Sum_f32"),
+        ],
+        having(
+            communication_ms=pytest.approx(0.08),
+            exposed_ms=pytest.approx(0.03),
+            counts={"launches": 2, "waits": 0, "collectives": 1},
+        ),
+    ),
+}
 
 
-def test_without_steps_the_whole_trace_is_one(tmp_path):
-    assert summary_of(tmp_path, operator("a", 0, 10), launched(50, 50, call_ts=5)) == having(
-        steps=1, step_ms=0.1
-    )
+@pytest.mark.parametrize(("events", "expected"), SUMMARIES.values(), ids=SUMMARIES)
+def test_a_summary_has(events, expected, tmp_path):
+    assert summary_of(tmp_path, *events) == expected
 
 
 def test_without_device_events_the_devices_values_are_unknown(tmp_path):
@@ -59,58 +141,56 @@ def test_without_device_events_the_devices_values_are_unknown(tmp_path):
     assert [one.name for one in summary.operators] == ["aten::mm"]
 
 
-def test_a_step_has_its_wait_for_the_loader(tmp_path):
-    name = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-    waits = [event("user_annotation", name, ts, 600) for ts in (0, 1000)]
-    assert summary_of(tmp_path, step(1, 0, 1000), step(2, 1000, 1000), *waits) == having(
-        loader_ms=pytest.approx(0.6)
-    )
-    assert summary_of(tmp_path, step(1, 0, 1000)).loader_ms is None
-
-
-def test_the_hosts_time_ends_before_the_devices_work(tmp_path):
-    assert summary_of(
-        tmp_path, step(1, 0, 100), step(2, 100, 60), launched(150, 90, call_ts=120)
-    ) == having(step_ms=pytest.approx(0.12), host_ms=pytest.approx(0.08))
-    assert summary_of(tmp_path, launched(150, 90, call_ts=120)).host_ms is None
-
-
 # ── idle ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_gap_before_a_late_launch_is_the_hosts(tmp_path):
-    events = [launched(100, 100, call_ts=10), launched(300, 100, call_ts=250)]
-    assert idle(summary_of(tmp_path, step(1, 100, 300), *events)) == {"host": pytest.approx(0.1)}
+BEFORE = launched(100, 100, call_ts=10)
+IDLE = {
+    "a gap before a late launch": (300, [BEFORE, launched(300, 100, call_ts=250)], "host", 0.1),
+    "a gap to another stream": (
+        200,
+        [BEFORE, launched(220, 80, call_ts=20, stream=20)],
+        "stream",
+        0.02,
+    ),
+    "a gap within a stream that was launched before": (
+        200,
+        [BEFORE, launched(220, 80, call_ts=20)],
+        "other",
+        0.02,
+    ),
+    "a gap behind a collective": (
+        200,
+        [
+            launched(100, 100, call_ts=10, name="ncclDevKernel_AllReduce"),
+            launched(220, 80, call_ts=20, stream=20),
+        ],
+        "communication",
+        0.02,
+    ),
+    "a gap before a collective": (
+        200,
+        [BEFORE, launched(220, 80, call_ts=20, stream=20, name="ncclKernel_x")],
+        "communication",
+        0.02,
+    ),
+    "a gap within a replayed graph": (
+        100,
+        [
+            call("cudaGraphLaunch", 50, 500, correlation=5_000),
+            event("kernel", "a", 100, 50, (0, 7), correlation=5_000),
+            event("kernel", "b", 170, 30, (0, 7), correlation=5_000),
+        ],
+        "other",
+        0.02,
+    ),
+}
 
 
-def test_a_gap_to_another_stream_is_a_wait_for_it(tmp_path):
-    events = [launched(100, 100, call_ts=10), launched(220, 80, call_ts=20, stream=20)]
-    assert idle(summary_of(tmp_path, step(1, 100, 200), *events)) == {"stream": pytest.approx(0.02)}
-
-
-def test_a_gap_within_a_stream_that_was_launched_before_has_no_known_cause(tmp_path):
-    events = [launched(100, 100, call_ts=10), launched(220, 80, call_ts=20)]
-    assert idle(summary_of(tmp_path, step(1, 100, 200), *events)) == {"other": pytest.approx(0.02)}
-
-
-@pytest.mark.parametrize("names", [("ncclDevKernel_AllReduce", "k"), ("k", "ncclKernel_x")])
-def test_a_gap_beside_a_collective_is_communication(names, tmp_path):
-    first, second = names
-    events = [
-        launched(100, 100, call_ts=10, name=first),
-        launched(220, 80, call_ts=20, stream=20, name=second),
-    ]
-    found = idle(summary_of(tmp_path, step(1, 100, 200), *events))
-    assert found == {"communication": pytest.approx(0.02)}
-
-
-def test_a_gap_within_a_replayed_graph_is_not_the_hosts(tmp_path):
-    events = [
-        call("cudaGraphLaunch", 50, 500, correlation=5_000),
-        event("kernel", "a", 100, 50, (0, 7), correlation=5_000),
-        event("kernel", "b", 170, 30, (0, 7), correlation=5_000),
-    ]
-    assert idle(summary_of(tmp_path, step(1, 100, 100), *events)) == {"other": pytest.approx(0.02)}
+@pytest.mark.parametrize(("step_us", "events", "cause", "ms"), IDLE.values(), ids=IDLE)
+def test_a_gap_has_its_cause(step_us, events, cause, ms, tmp_path):
+    found = idle(summary_of(tmp_path, step(1, 100, step_us), *events))
+    assert found == {cause: pytest.approx(ms)}
 
 
 def test_gaps_are_counted_by_class(tmp_path):
@@ -177,62 +257,7 @@ def test_an_operators_own_time_is_without_what_it_calls(tmp_path):
     ]
 
 
-def test_tensor_cores_take_a_share_of_kernel_time(tmp_path):
-    assert summary_of(
-        tmp_path,
-        launched(
-            100, 30, call_ts=10, name="sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
-        ),
-        launched(200, 10, call_ts=20, name="void at::native::elementwise_kernel<4>(int)"),
-    ) == having(tensor_core_pct=pytest.approx(75))
-
-
 # ── the host's calls ────────────────────────────────────────────────────────────────────
-
-
-def test_launches_are_counted_without_copies(tmp_path):
-    copy = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 1000),
-        launched(100, 100, call_ts=10, call_dur=5),
-        launched(300, 100, call_ts=20, call_dur=250, **copy),
-    ) == having(
-        launches=1,
-        launch_ms=pytest.approx(0.005),
-        copy_call_ms=pytest.approx(0.25),
-        copies=(
-            CopyUse(
-                direction="to device",
-                is_pinned=False,
-                count=1,
-                mib=1.0,
-                ms=pytest.approx(0.1),
-                gb_s=pytest.approx(10.48576),
-            ),
-        ),
-    )
-
-
-def test_the_host_is_blocked_while_calls_wait(tmp_path):
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        launched(100, 100, call_ts=10),
-        call("cudaStreamSynchronize", 20, 180),
-        launched(300, 100, call_ts=250),
-    ) == having(blocked_ms=pytest.approx(0.18))
-
-
-def test_a_wait_after_the_last_launch_and_one_of_another_thread_hold_nothing_up(tmp_path):
-    pinning = (100, 107)
-    assert summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        call("cudaEventSynchronize", 5, 200, at=pinning),
-        launched(100, 100, call_ts=10, at=MAIN),
-        call("cudaDeviceSynchronize", 20, 180),
-    ) == having(blocked_ms=0)
 
 
 def test_calls_for_device_memory_are_counted_and_are_no_waits_for_the_device(tmp_path):
@@ -262,18 +287,6 @@ def test_lines_that_made_the_host_wait_are_in_the_summary(tmp_path):
     ]
 
 
-def test_communication_is_exposed_where_nothing_else_runs(tmp_path):
-    assert summary_of(
-        tmp_path,
-        launched(100, 100, call_ts=10),
-        launched(150, 80, call_ts=20, stream=20, name="ncclDevKernel_AllReduce_Sum_f32"),
-    ) == having(
-        communication_ms=pytest.approx(0.08),
-        exposed_ms=pytest.approx(0.03),
-        counts={"launches": 2, "waits": 0, "collectives": 1},
-    )
-
-
 # ── model flops ─────────────────────────────────────────────────────────────────────────
 
 
@@ -292,21 +305,10 @@ def profiled(*, gflop=100.0, steps_ms=10.0, precision="bf16", untraced_step_ms=N
     )
 
 
-def test_mfu_is_model_flops_of_the_measured_peak():
+def test_mfu_is_model_flops_of_the_measured_peak_in_the_step_as_it_is_without_tracing():
     assert mfu_pct(profiled()) == pytest.approx(25)  # 2 · 100 GFLOP in 10 ms of 80 TFLOP/s
-
-
-def test_mfu_is_of_the_step_as_it_is_without_tracing_where_that_is_known():
     assert mfu_pct(profiled(untraced_step_ms=2.5)) == pytest.approx(50)
-
-
-@pytest.mark.parametrize(
-    "note",
-    [None, profiled(precision="tf32"), profiled(gflop=1000.0), profiled(steps_ms=0.0)],
-    ids=["nothing noted", "peak of another precision", "above the peak", "no time"],
-)
-def test_mfu_is_unknown_if_it_would_mean_nothing(note):
-    assert mfu_pct(note) is None
+    assert mfu_pct(None) is None
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_mfu_is_unknown_if_it_would_mean_nothing(note):
     ],
 )
 def test_mfu_names_its_peak_or_says_why_there_is_none(note, said):
-    assert mfu_text(note) == said
+    assert (mfu_text(note), mfu_pct(note) is None) == (said, "MFU –" in said)
 
 
 def by_phase(gflop: dict[str, float], ms: dict[str, float], covered_pct=100.0) -> str:

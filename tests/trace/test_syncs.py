@@ -83,11 +83,97 @@ def item(at_us, waits_us):
     ]
 
 
-# ---- a call and what it waited for
+USES = {
+    # a call and what it waited for
+    "a call has the time of the wait that it followed": (
+        item(100, 50),
+        [call(155)],
+        [use(blocked_ms=0.05)],
+    ),
+    "an operator that waits twice belongs to one line with both calls": (
+        [
+            (100, 100, "operator", "aten::index"),
+            (110, 20, "sync", "cudaStreamSynchronize"),
+            (150, 30, "sync", "cudaStreamSynchronize"),
+        ],
+        [call(201, what="index"), call(202, what="index")],
+        [use(what="index", count=2.0, blocked_ms=0.05)],
+    ),
+    "a call without a wait in the trace counts": ([], [call(100)], [use(blocked_ms=0.0)]),
+    "a wait on another thread is not this one's": (
+        item(100, 50),
+        [call(155, thread=ANOTHER)],
+        [unlined("aten::item", blocked_ms=0.05), use(blocked_ms=0.0)],
+    ),
+    "a call whose begin is known has all that waited in it": (
+        [
+            (40, 9, "sync", "cudaFree"),
+            (100, 20, "sync", "cudaFree"),
+            (130, 30, "sync", "cudaFree"),
+        ],
+        [call(170, what="empty_cache", began_us=90)],
+        [use(what="empty_cache", blocked_ms=0.05), unlined("cudaFree", blocked_ms=0.009)],
+    ),
+    # waits without a line
+    "a wait that nobody noted has the name of the outermost operator": (
+        [
+            (100, 100, "operator", "aten::index_put_"),
+            (110, 60, "operator", "aten::to"),
+            (120, 40, "sync", "cudaStreamSynchronize"),
+            (400, 30, "sync", "cudaDeviceSynchronize"),
+            (900, 1, "sync", "cudaStreamSynchronize"),
+        ],
+        [],
+        [
+            unlined("aten::index_put_", blocked_ms=0.04),
+            unlined("cudaDeviceSynchronize", blocked_ms=0.03),
+            unlined("cudaStreamSynchronize", blocked_ms=0.001),
+        ],
+    ),
+    "the profiler's own wait for the last step is not counted": (
+        [
+            (0, 899, "annotation", "ProfilerStep#0"),
+            *item(100, 50),
+            (890, 5, "sync", "cudaDeviceSynchronize"),
+            (900, 90, "sync", "cudaDeviceSynchronize"),  # by ours
+            (991, 2, "sync", "cudaDeviceSynchronize"),  # by torch's, as it ends
+        ],
+        [call(155)],
+        [use(blocked_ms=0.05), unlined("cudaDeviceSynchronize", blocked_ms=0.005)],
+    ),
+    "a copy from pageable memory waits though torch does not say so": (
+        [
+            (100, 100, "operator", "aten::to"),
+            (110, 60, "runtime", "cudaMemcpyAsync"),
+            (115, 40, "copy", "Memcpy HtoD (Pageable -> Device)", 2, 1),
+            (300, 5, "runtime", "cudaMemcpyAsync"),
+            (310, 40, "copy", "Memcpy HtoD (Pinned -> Device)", 2, 3),
+        ],
+        [],
+        [unlined("aten::to", blocked_ms=0.06)],
+    ),
+    "a wait before a noted one is not blamed on its line": (
+        [(100, 60, "operator", "aten::to"), (110, 50, "sync", "cudaMemcpy"), *item(200, 20)],
+        [call(225)],
+        [unlined("aten::to", blocked_ms=0.05), use(blocked_ms=0.02)],
+    ),
+    # waits of a backward pass, which are reported at its end
+    "a wait of a backward pass written in Python belongs to the line in it": (
+        [
+            (100, 200, "operator", BACKWARD, 1),
+            (120, 100, "operator", "aten::item", 1),
+            (130, 70, "sync", "cudaStreamSynchronize", 1),
+        ],
+        [call(225, 3, thread=ANOTHER), call(900, 9, "backward")],
+        [use(3, blocked_ms=0.07), use(9, "backward", blocked_ms=0.0)],
+    ),
+    "a trace without events or calls has none": ([], [], []),
+}
 
 
-def test_a_call_has_the_time_of_the_wait_that_it_followed():
-    assert syncs(trace(item(100, 50), [call(155)])) == (use(blocked_ms=0.05),)
+@pytest.mark.parametrize(("events", "calls", "uses"), USES.values(), ids=USES)
+def test_what_a_line_or_an_operator_waited_for(events, calls, uses):
+    assert syncs(trace(events, calls)) == tuple(uses)
 
 
 @pytest.mark.parametrize("skew_us", [-40, 3])
@@ -95,113 +181,6 @@ def test_clocks_may_differ_a_little(skew_us):
     events = [*item(100, 50), *item(160, 80)]
     calls = [call(154 + skew_us, line=5), call(245 + skew_us, line=6)]
     assert syncs(trace(events, calls)) == (use(6, blocked_ms=0.08), use(5, blocked_ms=0.05))
-
-
-def test_calls_of_one_line_are_one_use_a_step():
-    steps = [(0, 500), (500, 1000)]
-    events = [*item(100, 50), *item(200, 50), *item(600, 100)]
-    calls = [call(155), call(255), call(705)]
-    assert syncs(trace(events, calls, steps=steps)) == (use(count=1.5, blocked_ms=0.1),)
-
-
-def test_an_operator_that_waits_twice_belongs_to_one_line_with_both_calls():
-    events = [
-        (100, 100, "operator", "aten::index"),
-        (110, 20, "sync", "cudaStreamSynchronize"),
-        (150, 30, "sync", "cudaStreamSynchronize"),
-    ]
-    calls = [call(201, what="index"), call(202, what="index")]
-    assert syncs(trace(events, calls)) == (use(what="index", count=2.0, blocked_ms=0.05),)
-
-
-def test_a_call_without_a_wait_in_the_trace_counts():
-    assert syncs(trace([], [call(100)])) == (use(blocked_ms=0.0),)
-
-
-def test_a_call_long_after_a_wait_does_not_claim_it():
-    calls = [call(20 + NOTED_WITHIN_US)]
-    assert syncs(trace(item(10, 5), calls, steps=[(0, 1e6)])) == (
-        unlined("aten::item", blocked_ms=0.005),
-        use(blocked_ms=0.0),
-    )
-
-
-def test_a_wait_on_another_thread_is_not_this_ones():
-    assert syncs(trace(item(100, 50), [call(155, thread=ANOTHER)])) == (
-        unlined("aten::item", blocked_ms=0.05),
-        use(blocked_ms=0.0),
-    )
-
-
-def test_a_call_whose_begin_is_known_has_all_that_waited_in_it():
-    events = [
-        (40, 9, "sync", "cudaFree"),
-        (100, 20, "sync", "cudaFree"),
-        (130, 30, "sync", "cudaFree"),
-    ]
-    empties = call(170, what="empty_cache", began_us=90)
-    assert syncs(trace(events, [empties])) == (
-        use(what="empty_cache", blocked_ms=0.05),
-        unlined("cudaFree", blocked_ms=0.009),
-    )
-
-
-# ---- waits without a line
-
-
-def test_a_wait_that_nobody_noted_has_the_name_of_the_outermost_operator():
-    events = [
-        (100, 100, "operator", "aten::index_put_"),
-        (110, 60, "operator", "aten::to"),
-        (120, 40, "sync", "cudaStreamSynchronize"),
-        (400, 30, "sync", "cudaDeviceSynchronize"),
-        (900, 1, "sync", "cudaStreamSynchronize"),
-    ]
-    assert syncs(trace(events)) == (
-        unlined("aten::index_put_", blocked_ms=0.04),
-        unlined("cudaDeviceSynchronize", blocked_ms=0.03),
-        unlined("cudaStreamSynchronize", blocked_ms=0.001),
-    )
-
-
-def test_the_profilers_own_wait_for_the_last_step_is_not_counted():
-    events = [
-        (0, 899, "annotation", "ProfilerStep#0"),
-        *item(100, 50),
-        (890, 5, "sync", "cudaDeviceSynchronize"),
-        (900, 90, "sync", "cudaDeviceSynchronize"),  # by ours
-        (991, 2, "sync", "cudaDeviceSynchronize"),  # by torch's, as it ends
-    ]
-    assert syncs(trace(events, [call(155)])) == (
-        use(blocked_ms=0.05),
-        unlined("cudaDeviceSynchronize", blocked_ms=0.005),
-    )
-
-
-def test_a_copy_from_pageable_memory_waits_though_torch_does_not_say_so():
-    events = [
-        (100, 100, "operator", "aten::to"),
-        (110, 60, "runtime", "cudaMemcpyAsync"),
-        (115, 40, "copy", "Memcpy HtoD (Pageable -> Device)", 2, 1),
-        (300, 5, "runtime", "cudaMemcpyAsync"),
-        (310, 40, "copy", "Memcpy HtoD (Pinned -> Device)", 2, 3),
-    ]
-    assert syncs(trace(events)) == (unlined("aten::to", blocked_ms=0.06),)
-
-
-def test_a_wait_before_a_noted_one_is_not_blamed_on_its_line():
-    events = [
-        (100, 60, "operator", "aten::to"),
-        (110, 50, "sync", "cudaMemcpy"),
-        *item(200, 20),
-    ]
-    assert syncs(trace(events, [call(225)])) == (
-        unlined("aten::to", blocked_ms=0.05),
-        use(blocked_ms=0.02),
-    )
-
-
-# ---- waits of a backward pass, which are reported at its end
 
 
 @pytest.mark.parametrize("lane", [0, 1])
@@ -218,41 +197,49 @@ def test_a_wait_in_the_backward_pass_belongs_to_its_line(lane):
     assert syncs(trace(events, calls)) == (use(9, "backward", count=2.0, blocked_ms=0.09),)
 
 
-def test_a_wait_of_a_backward_written_in_python_belongs_to_the_line_in_it():
-    events = [
-        (100, 200, "operator", BACKWARD, 1),
-        (120, 100, "operator", "aten::item", 1),
-        (130, 70, "sync", "cudaStreamSynchronize", 1),
-    ]
-    calls = [call(225, 3, thread=ANOTHER), call(900, 9, "backward")]
-    assert syncs(trace(events, calls)) == (
-        use(3, blocked_ms=0.07),
-        use(9, "backward", blocked_ms=0.0),
-    )
+IN_STEPS = {
+    "calls of one line are one use a step": (
+        [(0, 500), (500, 1000)],
+        [*item(100, 50), *item(200, 50), *item(600, 100)],
+        [call(155), call(255), call(705)],
+        [use(count=1.5, blocked_ms=0.1)],
+    ),
+    "a call long after a wait does not claim it": (
+        [(0, 1e6)],
+        item(10, 5),
+        [call(20 + NOTED_WITHIN_US)],
+        [unlined("aten::item", blocked_ms=0.005), use(blocked_ms=0.0)],
+    ),
+    "the next step's backward pass is not blamed": (
+        [(0, 500), (500, 1000)],
+        [
+            (100, 200, "operator", BACKWARD, 1),
+            (130, 70, "sync", "cudaStreamSynchronize", 1),
+        ],
+        [call(900, 9, "backward")],
+        [
+            unlined("cudaStreamSynchronize", count=0.5, blocked_ms=0.035),
+            use(9, "backward", count=0.5, blocked_ms=0.0),
+        ],
+    ),
+    "events outside of the steps do not count": (
+        [(100, 500)],
+        [*item(10, 20), (600, 300, "sync", "cudaDeviceSynchronize")],
+        [call(35), call(950)],
+        [],
+    ),
+    "a trace without steps counts whole over the steps that gpudash noted": (
+        [],
+        item(100, 50),
+        [call(155)],
+        [use(count=0.5, blocked_ms=0.025)],
+    ),
+}
 
 
-def test_the_next_steps_backward_is_not_blamed():
-    events = [
-        (100, 200, "operator", BACKWARD, 1),
-        (130, 70, "sync", "cudaStreamSynchronize", 1),
-    ]
-    calls = [call(900, 9, "backward")]
-    assert syncs(trace(events, calls, steps=[(0, 500), (500, 1000)])) == (
-        unlined("cudaStreamSynchronize", count=0.5, blocked_ms=0.035),
-        use(9, "backward", count=0.5, blocked_ms=0.0),
-    )
-
-
-# ---- steps
-
-
-def test_events_outside_of_the_steps_do_not_count():
-    events = [*item(10, 20), (600, 300, "sync", "cudaDeviceSynchronize")]
-    assert syncs(trace(events, [call(35), call(950)], steps=[(100, 500)])) == ()
-
-
-def test_a_trace_without_steps_counts_whole_over_the_steps_that_gpudash_noted():
-    assert syncs(trace(item(100, 50), [call(155)], steps=())) == (use(count=0.5, blocked_ms=0.025),)
+@pytest.mark.parametrize(("steps", "events", "calls", "uses"), IN_STEPS.values(), ids=IN_STEPS)
+def test_what_counts_in_which_step(steps, events, calls, uses):
+    assert syncs(trace(events, calls, steps=steps)) == tuple(uses)
 
 
 def test_a_trace_that_does_not_say_when_it_was_made_has_counts_and_times_apart():
@@ -260,10 +247,6 @@ def test_a_trace_that_does_not_say_when_it_was_made_has_counts_and_times_apart()
         unlined("aten::item", blocked_ms=0.05),
         use(blocked_ms=0.0),
     )
-
-
-def test_a_trace_without_events_or_calls_has_none():
-    assert syncs(trace([])) == ()
 
 
 # ---- whatever comes

@@ -1,6 +1,5 @@
 """Wherever and however a sample is augmented, the same images are trained on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,8 +14,6 @@ from torchvision.transforms.v2 import functional as tv
 from tests.workloads.trainings import (
     DEVICES,
     Make,
-    deterministic_algorithms,
-    making,
     train,
     weights,
 )
@@ -38,6 +35,9 @@ from workloads.augmentations import (
 from workloads.encdec import SCALES
 from workloads.workload import Batch, unmarked
 
+MAKES = ("augment", {})
+pytestmark = pytest.mark.usefixtures("deterministic")
+
 SIZE = SCALES["small"].image_size
 VARIANTS = [
     pytest.param({"augment_on": "cpu"}, id="workers"),
@@ -50,17 +50,6 @@ NORMALIZED = {"rtol": 0.0, "atol": 1e-5}
 """… and in the same divided by 0.22."""
 TRAINED = {"rtol": 1e-5, "atol": 1e-6}
 """… and in losses and weights after a few steps."""
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("augment")
-
-
-@pytest.fixture(autouse=True)
-def deterministic() -> Iterator[None]:
-    with deterministic_algorithms():
-        yield
 
 
 def batch_of(count: int, size: int = SIZE) -> Batch:

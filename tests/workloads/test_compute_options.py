@@ -25,7 +25,6 @@ from tests.workloads.trainings import (
     Make,
     Operators,
     deterministic_algorithms,
-    making,
     needs_cuda,
     never_waiting,
     train,
@@ -43,15 +42,12 @@ from workloads.levers import LeverError
 from workloads.training import Training
 from workloads.workload import unmarked
 
+MAKES = ("encdec", {"precision": "fp32"})
+
 ENTRY = CATALOGUE["encdec"]
 PIPELINED = pytest.mark.parametrize("pipelined", ["off", "on"])
 
 REORDERED = {"cpu": 1e-5, "cuda": 1e-4}
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("encdec", precision="fp32")
 
 
 @pytest.fixture(autouse=True)
@@ -392,39 +388,32 @@ def test_a_graph_computes_what_its_steps_do(make: Make, pipelined: str, data: st
 
 @needs_cuda
 @PIPELINED
-def test_a_graph_is_recorded_anew_for_another_batch_size(make: Make, pipelined: str) -> None:
-    graph = make(CUDA, pipelined=pipelined, cuda_graph="on")
-    eager = make(CUDA)
-    for size in ("4", "2"):
-        assert_trained_alike(graph, eager, 6, 1e-4)
-        graph.change({"batch_size": size})
-        eager.change({"batch_size": size})
-    assert_trained_alike(graph, eager, 6, 1e-4)
-
-
-@needs_cuda
-@PIPELINED
-def test_a_graph_switched_off_and_on_goes_on_with_the_weights(make: Make, pipelined: str) -> None:
-    graph = make(CUDA, pipelined=pipelined, cuda_graph="on")
-    eager = make(CUDA)
-    for value in ("off", "on"):
-        assert_trained_alike(graph, eager, 6, 1e-4)
-        graph.change({"cuda_graph": value})
-    assert_trained_alike(graph, eager, 6, 1e-4)
-
-
-@needs_cuda
 @pytest.mark.parametrize(
-    "levers",
-    [{"channels_last": "on"}, {"fused_optimizer": "on"}, {"precision": "bf16"}],
-    ids="".join,
+    ("ours", "others"),
+    [
+        ([{"batch_size": "4"}, {"batch_size": "2"}], [{"batch_size": "4"}, {"batch_size": "2"}]),
+        ([{"cuda_graph": "off"}, {"cuda_graph": "on"}], [{}, {}]),
+        ([{"channels_last": "on"}], [{"channels_last": "on"}]),
+        ([{"fused_optimizer": "on"}], [{"fused_optimizer": "on"}]),
+        ([{"precision": "bf16"}], [{"precision": "bf16"}]),
+    ],
+    ids=[
+        "recorded anew for another batch size",
+        "off and on",
+        "channels_last",
+        "fused_optimizer",
+        "bf16",
+    ],
 )
-def test_a_graph_follows_the_other_levers(make: Make, levers: dict[str, str]) -> None:
-    graph, eager = make(CUDA, cuda_graph="on"), make(CUDA)
+def test_a_graph_goes_on_with_the_weights_through(
+    make: Make, pipelined: str, ours: list[dict[str, str]], others: list[dict[str, str]]
+) -> None:
+    graph, eager = make(CUDA, pipelined=pipelined, cuda_graph="on"), make(CUDA)
     assert_trained_alike(graph, eager, 6, 1e-4)
-    graph.change(levers)
-    eager.change(levers)
-    assert_trained_alike(graph, eager, 6, 1e-4)
+    for change, same in zip(ours, others, strict=True):
+        graph.change(change)
+        eager.change(same)
+        assert_trained_alike(graph, eager, 6, 1e-4)
 
 
 @needs_cuda

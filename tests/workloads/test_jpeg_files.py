@@ -183,15 +183,6 @@ def test_without_a_home_it_says_where_the_files_may_be(monkeypatch: pytest.Monke
         JpegFiles.cached(8)
 
 
-@pytest.mark.skipif(AS_ROOT, reason="root may write and read anywhere")
-@pytest.mark.parametrize("mode", [0o500, 0o000])
-def test_a_directory_without_permission(mode: int, tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir(mode=mode)
-    files = JpegFiles.cached(COUNT)
-    with refusing(files, "Permission denied"):
-        ensure(files)
-
-
 @pytest.mark.parametrize("call", ["read_bytes", "mkdir"])
 def test_a_refused_call_is_one_line(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = PermissionError(errno.EACCES, os.strerror(errno.EACCES))

@@ -1,6 +1,5 @@
 """Every stage of the input makes the same samples; only the time and the place differ."""
 
-from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from unittest.mock import Mock
@@ -17,7 +16,6 @@ from tests.workloads.trainings import (
     DEVICES,
     Make,
     assert_same,
-    making,
     train,
     weights,
 )
@@ -27,6 +25,8 @@ from workloads.jpeg_input import PATIENCE, JpegCrops, JpegInput
 from workloads.jpeg_stages import STAGES, Stage
 from workloads.levers import LeverError, resolve
 from workloads.workload import unmarked
+
+MAKES = ("jpeg_input", {"batch_size": "3"})
 
 SOURCE = ["baseline", "dilation", "crop_first", "batched_colour"]
 OURS = ["on_device", "tensor_decode", "region_decode"]
@@ -48,11 +48,6 @@ def copies(written: JpegFiles, tmp_path: Path) -> list[Path]:
     for path, original in zip(paths, written.paths, strict=True):
         path.symlink_to(original)
     return paths
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("jpeg_input", batch_size="3")
 
 
 def stage(name: str) -> Stage:
@@ -262,15 +257,6 @@ def test_files_are_written_once_and_announced(
     assert capsys.readouterr().err == f"writing {COUNT} JPEG files (1 MiB) to {place}, once\n"
     make(seed="1", model_scale="full")
     assert capsys.readouterr().err == ""
-
-
-def test_no_place_for_the_files_is_one_line(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "taken").write_text("")
-    monkeypatch.setenv("GPUDASH_DATA", str(tmp_path / "taken"))
-    with pytest.raises(LeverError, match="Not a directory; set GPUDASH_DATA"):
-        make()
 
 
 def test_a_stage_without_its_library_is_refused(

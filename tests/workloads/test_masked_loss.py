@@ -8,7 +8,6 @@ gradients in any order and multiplies in TF32: 1e-4.
 
 import re
 import warnings
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -24,7 +23,6 @@ from tests.workloads.trainings import (
     CUDA,
     DEVICES,
     Make,
-    making,
     needs_cuda,
     train,
     weights,
@@ -43,6 +41,8 @@ from workloads.masked_loss import (
     build_model,
 )
 from workloads.training import Training
+
+MAKES = ("masked_loss", {})
 
 ENTRY = CATALOGUE["masked_loss"]
 FORMS = pytest.mark.parametrize("form", LOSSES)
@@ -262,11 +262,6 @@ def test_on_a_gpu_exactly_the_waiting_forms_wait() -> None:
 
 
 # ---- trained
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("masked_loss")
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -74,12 +74,6 @@ def test_the_only_workload_of_a_file_needs_no_name(reference: str) -> None:
     ]
 
 
-def test_finding_it_leaves_the_catalogue_alone() -> None:
-    write(LINEAR)
-    find("mine.py")
-    assert "mine.py" not in CATALOGUE
-
-
 def test_of_several_workloads_one_has_to_be_named() -> None:
     write(f"{LINEAR}\n@workload\ndef other(values, device): ...\n")
     assert why_not() == "mine.py has several workloads; valid: mine.py:linear, mine.py:other"
@@ -115,9 +109,10 @@ def test_a_folder_named_as_our_package_is_not_taken_for_it() -> None:
     find("mine.py").build()
 
 
-def test_nothing_is_written_beside_the_file(folder: Path) -> None:
+def test_finding_it_leaves_folder_and_catalogue_as_they_are(folder: Path) -> None:
     write(LINEAR)
     find("mine.py")
+    assert "mine.py" not in CATALOGUE
     assert [path.name for path in folder.iterdir()] == ["mine.py"]
 
 

@@ -1,7 +1,5 @@
 """Two loaders of a workload, kept while settings of the loader are compared: one rests."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.resting_loaders import (
@@ -13,8 +11,10 @@ from tests.resting_loaders import (
     test_two_loaders_are_kept_at_most,
     test_workers_rest_and_take_over_again,
 )
-from tests.workloads.trainings import CPU, Make, assert_same, making, train
+from tests.workloads.trainings import CPU, Make, assert_same, train
 from workloads.training import WARMUP_STEPS, Training
+
+MAKES = ("encdec", {"num_workers": "1", "prefetch_factor": "2"})
 
 __all__ = [
     "test_a_resting_worker_that_is_killed_harms_nothing_and_is_replaced",
@@ -24,11 +24,6 @@ __all__ = [
     "test_workers_rest_and_take_over_again",
 ]
 ONE, TWO = {"num_workers": "1"}, {"num_workers": "2"}
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("encdec", num_workers="1", prefetch_factor="2")
 
 
 def kept(make: Make, **levers: str) -> Training:

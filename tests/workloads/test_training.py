@@ -3,7 +3,6 @@
 import errno
 import gc
 import weakref
-from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from typing import Any
 from unittest.mock import Mock
@@ -18,8 +17,6 @@ from tests.workloads.trainings import (
     DEVICES,
     Make,
     assert_same,
-    deterministic_algorithms,
-    making,
     needs_cuda,
     train,
     weights,
@@ -29,18 +26,10 @@ from workloads.levers import LeverError
 from workloads.schedule import side_stream
 from workloads.training import pick_device
 
+MAKES = ("encdec", {})
+pytestmark = pytest.mark.usefixtures("deterministic")
+
 ENTRY = CATALOGUE["encdec"]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    yield from making("encdec")
-
-
-@pytest.fixture(autouse=True)
-def deterministic() -> Iterator[None]:
-    with deterministic_algorithms():
-        yield
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -64,9 +64,11 @@ class Accumulating:
     def loss(self):
         return self.model(torch.randn(4, 8, generator=self.batches)).square().mean()
 
-    def accumulate(self, passes):
+    def pass_back(self, passes):
         for _ in range(passes):
             self.loss().backward()
+
+    accumulate = pass_back
 
     def step(self, passes):
         self.accumulate(passes)
@@ -102,97 +104,76 @@ SHAPES |= {
 }
 
 
-@shape
-def a_norm_on_one_rank_within_a_step():
+def accumulating(**options):
+    """Decorate what a training does in place of the passes of a step."""
+
+    def decorate(accumulate):
+        kind = type("Accumulates", (Accumulating,), {"accumulate": accumulate})
+        SHAPES[accumulate.__name__] = partial(compared, kind, **options)
+        return accumulate
+
+    return decorate
+
+
+@accumulating(lengths=CHANGING, clip=clip_grad_norm_)
+def a_norm_on_one_rank_within_a_step(training, passes):
     """The other rank goes on to its next pass."""
-
-    class Logs(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(1)
-            if distributed.get_rank() == 0 and len(self.sent) % 2:
-                clip_grad_norm_(self.model.parameters(), float("inf"))
-            super().accumulate(passes - 1)
-
-    return compared(Logs, lengths=CHANGING, clip=clip_grad_norm_)
+    training.pass_back(1)
+    if distributed.get_rank() == 0 and len(training.sent) % 2:
+        clip_grad_norm_(training.model.parameters(), float("inf"))
+    training.pass_back(passes - 1)
 
 
-@shape
-def a_norm_on_one_rank_behind_its_last_pass():
+@accumulating(lengths=CHANGING)
+def a_norm_on_one_rank_behind_its_last_pass(training, passes):
     """The other rank averages gradients for its optimizer."""
-
-    class Logs(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(passes)
-            if distributed.get_rank() == 0:
-                clip_grad_norm_(self.model.parameters(), float("inf"))
-
-    return compared(Logs, lengths=CHANGING)
+    training.pass_back(passes)
+    if distributed.get_rank() == 0:
+        clip_grad_norm_(training.model.parameters(), float("inf"))
 
 
-@shape
-def moved_within_a_step():
-    class Within(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(passes - 1)
-            if self.levers is not None and len(self.sent) == 5:
-                self.move("each")
-            super().accumulate(1)
-
-    return compared(Within, moves={1: "last"})
+@accumulating(moves={1: "last"})
+def moved_within_a_step(training, passes):
+    training.pass_back(passes - 1)
+    if training.levers is not None and len(training.sent) == 5:
+        training.move("each")
+    training.pass_back(1)
 
 
-@shape
-def put_back_within_a_shorter_step():
-    class Within(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(passes)
-            if self.levers is not None and len(self.sent) == 6:
-                self.move("each")
-
-    return compared(Within, lengths=[3, 3, 3, 3, 3, 2, 3, 3], moves={1: "last"})
+@accumulating(lengths=[3, 3, 3, 3, 3, 2, 3, 3], moves={1: "last"})
+def put_back_within_a_shorter_step(training, passes):
+    training.pass_back(passes)
+    if training.levers is not None and len(training.sent) == 6:
+        training.move("each")
 
 
-@shape
-def a_step_that_is_given_up():
+@accumulating()
+def a_step_that_is_given_up(training, passes):
     """Its gradients are dropped, and its passes count as those of the next step."""
-
-    class GivesUp(Accumulating):
-        def accumulate(self, passes):
-            if len(self.sent) == 5:
-                super().accumulate(2)
-                self.optimizer.zero_grad()
-            super().accumulate(passes)
-
-    return compared(GivesUp)
+    if len(training.sent) == 5:
+        training.pass_back(2)
+        training.optimizer.zero_grad()
+    training.pass_back(passes)
 
 
-@shape
-def a_last_pass_that_is_left_out():
+@accumulating()
+def a_last_pass_that_is_left_out(training, passes):
     """Its forward pass has come, but not its backward pass, as where a loss is not finite."""
-
-    class LeavesOut(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(passes - 1)
-            loss = self.loss()
-            if len(self.sent) != 5:
-                loss.backward()
-
-    return compared(LeavesOut)
+    training.pass_back(passes - 1)
+    loss = training.loss()
+    if len(training.sent) != 5:
+        loss.backward()
 
 
-@shape
-def calls_of_an_evaluation():
-    class Evaluates(Accumulating):
-        def accumulate(self, passes):
-            super().accumulate(1)
-            self.model.eval()
-            self.loss()
-            self.model.train()
-            with torch.no_grad():
-                self.loss()
-            super().accumulate(passes - 1)
-
-    return compared(Evaluates)
+@accumulating()
+def calls_of_an_evaluation(training, passes):
+    training.pass_back(1)
+    training.model.eval()
+    training.loss()
+    training.model.train()
+    with torch.no_grad():
+        training.loss()
+    training.pass_back(passes - 1)
 
 
 @shape

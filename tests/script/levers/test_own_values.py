@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 from torch import nn
-from torch.optim import SGD, Adadelta, Adam
+from torch.optim import LBFGS, SGD, Adadelta, Adam
 
 from gpudash.levers.optimizer import default_form
 from gpudash.levers.precision import of_layers
@@ -29,33 +29,28 @@ def own(moved, name):
     return offer.default
 
 
-def form(optimizer=Adam, **options):
-    return own(Training(optimizer=optimizer, **options).levers(), "fused_optimizer")
-
-
 # ── optimizer ───────────────────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize(
-    ("options", "value"),
+    ("optimizer", "options", "value"),
     [
-        ({"fused": True}, "fused"),
-        ({"fused": False, "foreach": True}, "foreach"),
-        ({"foreach": True}, "foreach"),
-        ({"foreach": False}, "single"),
-        ({"fused": False}, "single"),
-        ({}, "single"),
-        ({"differentiable": True}, "single"),
+        (Adam, {"fused": True}, "fused"),
+        (Adam, {"fused": False, "foreach": True}, "foreach"),
+        (Adam, {"foreach": True}, "foreach"),
+        (Adam, {"foreach": False}, "single"),
+        (Adam, {"fused": False}, "single"),
+        (Adam, {}, "single"),
+        (Adam, {"differentiable": True}, "single"),
+        (Adadelta, {}, "single"),  # it has no fused form
+        (Adadelta, {"foreach": True}, "foreach"),
+        (LBFGS, {}, "–"),  # a class of its own has no known form
     ],
     ids=str,
 )
-def test_the_form_is_that_of_the_optimizers_flags(options, value):
-    assert form(**options) == value
-
-
-def test_an_optimizer_without_a_fused_form_has_a_form_too():
-    assert form(Adadelta) == "single"
-    assert form(Adadelta, foreach=True) == "foreach"
+def test_the_form_is_that_of_the_optimizers_flags(optimizer, options, value):
+    moved = Training(optimizer=optimizer, **options).levers()
+    assert own(moved, "fused_optimizer") == value
 
 
 @pytest.mark.parametrize(
@@ -92,10 +87,6 @@ def test_groups_that_differ_have_the_scripts_own_value_and_get_it_back():
     move(moved, fused_optimizer="script")
     flags = [(group["fused"], group["foreach"]) for group in optimizer.param_groups]
     assert flags == [(True, None), (None, True)]
-
-
-def test_optimizers_of_a_class_of_their_own_have_no_known_form():
-    assert form(torch.optim.LBFGS) == "–"
 
 
 def test_a_moved_optimizer_is_not_taken_for_the_scripts_own():

@@ -40,45 +40,51 @@ def most(facts, name):
 
 
 @pytest.mark.parametrize(
-    ("batch_mib", "workers", "ahead"),
-    [(0, 256, 256), (1, 31, 63), (12, 2, 4)],
+    ("batch_mib", "own", "workers", "ahead"),
+    [
+        (0, {}, 256, 256),
+        (1, {}, 31, 63),
+        (12, {}, 2, 4),
+        (20, {"num_workers": 3, "prefetch_factor": 2}, 3, 2),  # the script's own stay possible
+    ],
 )
-def test_no_more_workers_and_batches_ahead_are_offered_than_fit(batch_mib, workers, ahead):
-    facts, _ = training(batch_mib)
+def test_no_more_workers_and_batches_ahead_are_offered_than_fit(batch_mib, own, workers, ahead):
+    facts, _ = training(batch_mib, **own)
     assert (most(facts, "num_workers"), most(facts, "prefetch_factor")) == (workers, ahead)
 
 
-def test_a_number_that_may_be_neither_less_nor_more_has_both_reasons():
-    facts, _ = training(12, num_workers=1, persistent_workers=True)
-    reasons = "persistent_workers=True needs loader workers, /dev/shm has no room for more batches"
-    refuses(on(facts), rf"from 1 to 2 \({reasons}\)", num_workers="0")
+ALIVE = {"num_workers": 1, "persistent_workers": True}
+BOTH = "persistent_workers=True needs loader workers, /dev/shm has no room for more batches"
+REFUSED = {
+    "more workers than fit": (
+        {"batch_mib": 12},
+        r"from 0 to 2 \(/dev/shm has no room for more batches\)",
+        {"num_workers": "4"},
+    ),
+    "each fits by itself": (
+        {"batch_mib": 4},
+        "/dev/shm is too small for 50 batches: 16 fit",
+        {"num_workers": "7", "prefetch_factor": "7"},
+    ),
+    "neither less nor more": (
+        {"batch_mib": 12, **ALIVE},
+        rf"from 1 to 2 \({BOTH}\)",
+        {"num_workers": "0"},
+    ),
+    "the batches of a worker do not fit": (
+        {"batch_mib": 40},
+        "/dev/shm is too small for the batches of a worker",
+        {"num_workers": "1"},
+    ),
+}
 
 
-def test_the_scripts_own_number_stays_possible():
-    facts, _ = training(20, num_workers=3, prefetch_factor=2)
-    assert (most(facts, "num_workers"), most(facts, "prefetch_factor")) == (3, 2)
-
-
-@pytest.mark.parametrize(
-    ("batch_mib", "why", "changes"),
-    [
-        (12, r"from 0 to 2 \(/dev/shm has no room for more batches\)", {"num_workers": "4"}),
-        (  # each fits by itself
-            4,
-            "/dev/shm is too small for 50 batches: 16 fit",
-            {"num_workers": "7", "prefetch_factor": "7"},
-        ),
-    ],
-)
-def test_more_are_refused_before_a_worker_dies_of_a_bus_error(batch_mib, why, changes):
-    facts, loader = training(batch_mib)
+@pytest.mark.parametrize(("begun", "why", "changes"), REFUSED.values(), ids=REFUSED)
+def test_a_move_is_refused_before_a_worker_dies_of_a_bus_error(begun, why, changes):
+    facts, loader = training(**begun)
+    before = loader.num_workers
     refuses(on(facts), why, **changes)
-    assert loader.num_workers == 0
-
-
-def test_a_worker_whose_batches_do_not_fit_is_not_offered():
-    facts, _ = training(40)
-    refuses(on(facts), "/dev/shm is too small for the batches of a worker", num_workers="1")
+    assert loader.num_workers == before
 
 
 def test_shared_memory_without_a_limit_holds_everything(monkeypatch):
