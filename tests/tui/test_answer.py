@@ -89,7 +89,6 @@ def test_every_limit_has_a_hue_for_its_band():
     assert {one.word for one in limits} - LIMIT_INKS.keys() == {"none", "unknown"}
 
 
-TRIED = result(1, "pipelined=off", 300.0), result(2, "pipelined=on", 0.1, live=True)
 UNTRIED = "nothing foreseen; untried: precision, channels_last   a tries one, T tries all"
 FOUND = ask(two_streams())
 
@@ -103,9 +102,6 @@ FOUND = ask(two_streams())
          "\n"),
         ("a start of a run without levers promises none", changed(STARTING, can=()), None,
          "starting", "levers"),
-        ("while measuring it names the row",
-         changed(cpu_step(), steps_since_break=3, results=TRIED), None, "setting 2: pipelined=on",
-         "\n"),
     ],
 )  # fmt: skip
 def test_the_strip(what, snapshot, headline, said, hidden):
