@@ -64,7 +64,8 @@ def headline(snapshot: Snapshot, before: Answer | None = None) -> Headline:
             lanes=lanes_of(snapshot, step),
         )
     can_try = not ended and "blocks" in snapshot.can
-    times = _times(found.step_ms, None if ended else snapshot.steps_per_s)
+    rate = None if ended else snapshot.steps_per_s
+    times = 1e3 / rate / found.step_ms if rate and found.step_ms else 1.0
     step_ms = found.step_ms and found.step_ms * times
     return Headline(
         kind="ended" if ended else found.limit,
@@ -82,15 +83,10 @@ def _scaled(clause: str, times: float, step_ms: float | None) -> str:
     """Return a clause of a step that takes so many times as long, as its lanes have it."""
 
     def longer(part: re.Match[str]) -> str:
-        whole = "it" if part[2] == "it" else f"{fmt.milliseconds(step_ms)} ms"
-        return f"{fmt.milliseconds(float(part[1].replace(',', '')) * times)} of {whole}"
+        of = part[2] if part[2] == "it" else f"{fmt.milliseconds(step_ms)} ms"
+        return f"{fmt.milliseconds(float(part[1].replace(',', '')) * times)} of {of}"
 
     return OF_STEP.sub(longer, clause)
-
-
-def _times(step_ms: float | None, steps_per_s: float | None) -> float:
-    """Return how many times as long a step is at the rate that the screen shows."""
-    return 1e3 / steps_per_s / step_ms if steps_per_s and step_ms else 1.0
 
 
 def interruption(snapshot: Snapshot) -> Headline | None:
@@ -113,8 +109,7 @@ def interruption(snapshot: Snapshot) -> Headline | None:
 
 
 def is_comparing(snapshot: Snapshot) -> bool:
-    both = (snapshot.comparison, snapshot.slowing)
-    return any(one is not None and not one.is_over for one in both)
+    return any(one and not one.is_over for one in (snapshot.comparison, snapshot.slowing))
 
 
 def why_lines(shown: Headline) -> list[str]:
@@ -130,7 +125,7 @@ def answer_lines(snapshot: Snapshot, answer: Answer) -> Iterator[str]:
     for lane in answer.lanes:
         parts = ", ".join(f"{one.label} {fmt.milliseconds(one.ms)}" for one in lane.parts)
         yield f"  {lane.name}: {parts}, {lane.rest} {fmt.milliseconds(lane.rest_ms)} ms"
-    lines = (*_said(answer), "", *answer.why, *try_lines(answer))
+    lines = (*filter(None, (*answer.evidence, answer.caution)), "", *answer.why, *try_lines(answer))
     yield from (f"  {line}".rstrip() for line in lines)
 
 
@@ -144,8 +139,9 @@ def _meanwhile(snapshot: Snapshot) -> tuple[str, str] | None:
         case "switching":
             return "switching", f"switching to {phrase(snapshot.pending)} …"
         case "training" if slowing is not None and not slowing.is_over:
-            rounds = f"round {slowing.rounds + 1}"
-            return "comparing", f"slowing one part of the step after another, {rounds}"
+            return "comparing", (
+                f"slowing one part of the step after another, round {slowing.rounds + 1}"
+            )
         case "training" if shown is not None and not shown.is_over:
             ab = f"an A/B is running: {shown.lever} {fmt.plain(shown.a)} or {fmt.plain(shown.b)}"
             return "comparing", "a tune is running" if shown.doing else ab
@@ -186,16 +182,13 @@ def _end(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _measuring(snapshot: Snapshot) -> Iterator[str]:
-    if crowded := caution_in_ab(snapshot):
-        yield crowded.partition(": ")[0]
-    yield f"the first {WARMUP_STEPS} steps do not count"
-    for row in snapshot.results[-1:]:
-        if row.live:
-            yield f"setting {row.number}: {fmt.plain(row.configuration)}"
-
-
-def _said(of: Headline | Answer) -> Iterator[str]:
-    yield from filter(None, (*of.evidence, of.caution))
+    crowded = caution_in_ab(snapshot).partition(": ")[0]
+    yield from filter(None, (crowded, f"the first {WARMUP_STEPS} steps do not count"))
+    yield from (
+        f"setting {row.number}: {fmt.plain(row.configuration)}"
+        for row in snapshot.results[-1:]
+        if row.live
+    )
 
 
 def try_lines(of: Headline | Answer) -> Iterator[str]:

@@ -219,8 +219,7 @@ def _copied_at(now: Measured) -> str:
 
 def _code_line(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
     code = _known(now.snapshot.code)
-    count = _known(of(code)).count
-    return f"the script is at {_place(of, now)} in {count} of {code.looks} looks"
+    return f"the script is at {_place(of, now)} in {_known(of(code)).count} of {code.looks} looks"
 
 
 def _place(of: Callable[[CodeLines], CodeLine | None], now: Measured) -> str:
