@@ -239,10 +239,10 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
     step, saved = change.step, change.share
     # the rank that waits least in its collectives waits for no slower one
     collective_ms, waits_ms = map(change.least_of_ranks, ("collective_ms", "communication_ms"))
-    exposed_ms = step.exposed_ms
-    if exposed_ms is None and collective_ms is None:
+    if step.exposed_ms is None and collective_ms is None:
         return None
-    beside_ms = max((collective_ms or 0.0) - (exposed_ms or 0.0), 0.0) if step.on_gpu else 0.0
+    exposed_ms = step.exposed_ms or 0.0
+    beside_ms = max((collective_ms or 0.0) - exposed_ms, 0.0) if step.on_gpu else 0.0
 
     counts = {} if step.profile is None else step.profile.counts
     launches = OF_A_REDUCTION * counts.get("collectives", 0.0) / (counts.get("launches") or 1.0)
@@ -256,7 +256,7 @@ def _fewer_reductions(change: LeverChange) -> Outcome | None:
     return Outcome(
         lambda times: left(times, BESIDE * beside_ms, times.communication, launches),
         None if waits_ms is None else lambda times: left(times, 0.0, waits_ms),
-        f"nothing but communication runs {fmt.milliseconds(exposed_ms or 0.0)} ms, "
+        f"nothing but communication runs {fmt.milliseconds(exposed_ms)} ms, "
         f"and collectives beside kernels {fmt.milliseconds(beside_ms)}, {change.of_step}",
     )
 
