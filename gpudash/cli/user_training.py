@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from gpudash.cli.headless import SIGNALS, StartedTraining, handled, last_clauses
-from gpudash.errors import Exit
 from gpudash.format import figure, steps
 from gpudash.protocol.commands import Plan
 from gpudash.protocol.records import Settings
@@ -134,7 +133,7 @@ class UserTraining(StartedTraining):
         assert self.job
         code = self.job.held.exit_code
         if code and not (self.job.was_stopped or self.interrupted):
-            return self.job.how_it_ended(), Exit.FAILED  # the verb's: 4 would say "slower"
+            return self.job.how_it_ended(), in_shell(code)
         return self.job.why_no_more(), None
 
     def summary(self, session: Session, record: Path | None) -> list[str]:

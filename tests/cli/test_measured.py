@@ -71,7 +71,7 @@ def test_it_is_measured_and_ended(verb, training, printed, folder, monkeypatch):
     ("words", "code", "why"),
     [
         (["encdec", "--set", "batch_size=100000"], 2, "batch_size=100000 takes 9.0 GiB, 1.0 GiB"),
-        (["--", TRAINING, "--steps", "0", "--exit", "3"], 1, "scripted_training.py exited with 3"),
+        (["--", TRAINING, "--steps", "0", "--exit", "3"], 3, "scripted_training.py exited with 3"),
         (["--", "true"], 1, "no training step was seen: gpudash was not loaded"),
     ],
     ids=["impossible", "no step", "not Python"],

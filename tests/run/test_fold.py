@@ -91,7 +91,7 @@ SINCE = ("before that: input-bound", "the GPU waits for data 20.0 of 50.0 ms")
 def test_an_answer_is_found_once_enough_steps_are_measured_and_is_part_of_the_snapshot(
     run,
 ):
-    assert run.train(0.5, **WAITING).title == "measuring … 10 of at most 20 steps"
+    assert run.train(0.5, **WAITING).title == "measuring … 10 of at most 20 steps, about 1 s more"
     shown = run.train(3.0, **WAITING)
     assert (shown.title, shown.evidence[0]) == ("input-bound", SINCE[1])
     assert run.look().answer.title == "input-bound"

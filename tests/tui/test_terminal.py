@@ -328,7 +328,7 @@ def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_
     command = f"{sys.executable} train.py"
     both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "8")
     screen = terminal(*both, "--starts", "2", "--exit-code", rows=24, columns=150)
-    screen.until("start [12]: .* – 2 of each in all; ")
+    screen.until(r"start [12]: .* – [\d:]+ left; 2 of each in all")
     screen.press("p")
     screen.until("two trainings are compared")
     screen.until("so far .*train.py.* -50.0 %, 1 start of each: too few for an interval")
