@@ -207,12 +207,11 @@ class ComparingChanges:
 
     def _is_over(self) -> bool:
         found, arguments = self._found, self._arguments
-        if found.why_not or len(found.measured) >= (
-            arguments.starts if found.fixed else MOST_ROUNDS
-        ):
-            return True
         if not found.measured:
             return False
+        most = arguments.starts if found.fixed else MOST_ROUNDS
+        if found.why_not or len(found.measured) >= most:
+            return True
         left_s = self._until_s - time.monotonic()
         if left_s < found.measured[-1].seconds:
             return True

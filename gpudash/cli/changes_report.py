@@ -108,7 +108,7 @@ class ChangeFindings:
 
     @property
     def counts(self) -> tuple[CountChange, ...]:
-        a, b = self.measured[0].counts
+        a, b = self.measured[0].counts if self.measured else ("", "")
         return () if isinstance(a, str) or isinstance(b, str) else tuple(changes(a, b))
 
     @property
@@ -156,7 +156,7 @@ class ChangeFindings:
 
     @property
     def snapshot(self) -> Snapshot:
-        return self.measured[-1].snapshots[1]
+        return self.measured[-1].snapshots[1] if self.measured else Snapshot()
 
     def shown(self) -> ComparisonShown:
         found = self.estimate

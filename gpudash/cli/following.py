@@ -57,7 +57,9 @@ def untried(tries: Iterable[Try], attempts: Sequence[Attempt]) -> Iterator[Try]:
 
 
 def more_time(arguments: argparse.Namespace) -> str:
-    return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}"))
+    """Leave out files that a gate has written: they are not replaced."""
+    files = ("--markdown", "--junit")
+    return shlex.join(again(arguments, "--budget", f"{2 * arguments.budget:g}", without=files))
 
 
 def again(

@@ -3,7 +3,7 @@
 import fcntl
 import os
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from gpudash.cli.gate_report import (
     document,
     lines,
 )
-from gpudash.cli.keeping import keeping
+from gpudash.cli.keeping import Keeping, keeping
 from gpudash.cli.rounds import Asked
 from gpudash.cli.stdout import complain, say, say_found
 from gpudash.cli.sweep_outputs import check_place
@@ -114,7 +114,7 @@ def _gate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
         return EXITS[found.ending]
 
     with keeping(arguments, found.lever, base, new) as attempt:
-        return _measured(ComparingChanges(found, asked, arguments, attempt, conclude), found)
+        return _measured(asked, arguments, found, conclude, attempt)
 
 
 def _calibrate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
@@ -128,10 +128,17 @@ def _calibrate(asked: tuple[Asked, Asked], arguments: Namespace) -> int:
         say_found(told, told.sentence, as_json=arguments.json)
         return Exit.DONE
 
-    return _measured(ComparingChanges(found, asked, arguments, None, conclude), found)
+    return _measured(asked, arguments, found, conclude)
 
 
-def _measured(comparing: ComparingChanges, found: ChangeFindings) -> int:
-    """Call it inconclusive if the budget ended before the first start."""
+def _measured(
+    asked: tuple[Asked, Asked],
+    arguments: Namespace,
+    found: ChangeFindings,
+    conclude: Callable[[], Exit],
+    attempt: Keeping | None = None,
+) -> int:
+    """Conclude, too, if the budget ended before the first start did."""
+    comparing = ComparingChanges(found, asked, arguments, attempt, conclude)
     code = comparing.main()
-    return code if found.measured or comparing.failed else Exit.NOT_SHOWN
+    return code if found.measured or comparing.failed else conclude()

@@ -45,6 +45,10 @@ class GateFindings(ChangeFindings):
         self.limit = limit
 
     @property
+    def why_not(self) -> str:
+        return super().why_not if self.measured else "no start of both has ended"
+
+    @property
     def is_known(self) -> bool:
         a, b = zip(*(one.losses for one in self.measured), strict=True)
         return of_throughput(self.estimate, self.limit) != "inconclusive" or are_moved(a, b)
@@ -57,7 +61,7 @@ class GateFindings(ChangeFindings):
     def ending(self) -> Ending:
         """Judge losses once, at the end: their bounds are for one look."""
         if self.why_not:
-            return "not comparable"
+            return "not comparable" if self.measured else "inconclusive"
         if self.losses is not None and self.losses.kind == "moved":
             return "training changed"
         return ending(self.estimate, self.limit, self.counts)
@@ -92,8 +96,8 @@ class GateReport(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     more_s: float | None = None
     """What a decision would still take."""
-    losses: LossesFound | None
-    counts: tuple[CountChange, ...] | None
+    losses: LossesFound | None = None
+    counts: tuple[CountChange, ...] | None = None
     """What differs exactly in a step. None = not counted."""
     next: str | None = None
     """The command to go on with, if it is inconclusive."""
@@ -105,6 +109,9 @@ def document(found: GateFindings) -> GateReport:
         one = found.estimate
         judged = {name: getattr(one, name) for name in ("change", "low", "high", "confidence")}
         judged["more_s"] = seconds_to_end(found.rounds, found.limit)
+    if found.measured:
+        judged["losses"] = found.losses
+        judged["counts"] = None if found.why_no_counts else found.counts
     return GateReport(
         ending=found.ending,
         sentence=found.sentence,
@@ -114,8 +121,6 @@ def document(found: GateFindings) -> GateReport:
         starts=len(found.measured),
         disturbed_blocks=found.disturbed,
         seconds=_seconds(found),
-        losses=found.losses,
-        counts=None if found.why_no_counts else found.counts,
         **judged,
     )
 
@@ -149,7 +154,7 @@ def as_junit(found: GateFindings) -> str:
     suite.attrib |= {"failures": f"{kind == 'failure':d}", "skipped": f"{kind == 'skipped':d}"}
     case = SubElement(suite, "testcase", classname="gpudash.gate")
     case.attrib |= {
-        "name": plain(f"{found.a} → {found.b}: {found.snapshot.workload}"),
+        "name": plain(f"{found.a} → {found.b}: {found.snapshot.workload}".removesuffix(": ")),
         "time": f"{_seconds(found):.1f}",
     }
     if kind:

@@ -79,5 +79,6 @@ def test_what_was_tried_is_not_proposed_again(tried, left):
 
 
 def test_a_gate_that_does_not_know_is_followed_by_more_time():
-    arguments = parse(["gate", "--json", "main", "--", "train.py", "-n", "3"])[1]
+    words = ("--json", "--junit", "new.xml", "main", "--", "train.py", "-n", "3")
+    arguments = parse(["gate", *words])[1]
     assert more_time(arguments) == "gpudash gate --budget 1200 --json main -- train.py -n 3"

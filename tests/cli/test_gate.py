@@ -11,7 +11,15 @@ import jsonschema
 import msgspec
 import pytest
 
-from gpudash.cli.gate_report import EXITS, GateFindings, GateReport, as_junit, as_markdown, lines
+from gpudash.cli.gate_report import (
+    EXITS,
+    GateFindings,
+    GateReport,
+    as_junit,
+    as_markdown,
+    document,
+    lines,
+)
 from gpudash.cli.main import main
 from gpudash.errors import Exit
 from tests.cli.test_ab_changes import SIX, TRAIN, start
@@ -90,6 +98,8 @@ GROWN = "1 sync a step more: item at train.py:31"
          {"failures": "1"}),
         ("both have to be comparable", [start(10.0, 10.0, b_samples=None)], "not comparable", 5,
          "known of one side alone", {"failures": "1"}),
+        ("a budget that ends before the first start", [], "inconclusive", 3,
+         "no start of both has ended", {"skipped": "1"}),
         ("too few starts are skipped in a tests' result", SAME[:2], "inconclusive", 3, "",
          {"skipped": "1"}),
     ],
@@ -100,6 +110,7 @@ def test_the_starts_say(what, starts, ending, code, comment, result):
     assert comment in as_markdown(found)
     assert bool(as_markdown(found)) == (ending != "pass")
     assert fromstring(as_junit(found)).attrib.items() >= result.items()
+    assert document(found).starts == len(starts)
 
 
 def test_the_sentence_begins_with_what_decided():
