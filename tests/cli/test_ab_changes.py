@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ from gpudash.run.attempts import read
 from gpudash.snapshot import Snapshot
 from tests.worker_double import environment, gpudash
 
+PYTHON = shlex.quote(sys.executable)
 TRAIN = """
 from tests.run.scripted_training import main
 main()
@@ -77,7 +79,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
 
 def test_what_works_on_while_it_is_paused_is_started_after_the_other(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
-    command = f"{sys.executable} train.py"
+    command = f"{PYTHON} train.py"
     both = ("--a", command, "--b", f"{command} --busy", "--starts", "1", "--pairs", "2")
     core = {min(os.sched_getaffinity(0))}  # on many cores one that is busy disturbs nobody
     code, found, told = asked(*both, cwd=tmp_path, preexec_fn=lambda: os.sched_setaffinity(0, core))
@@ -86,8 +88,8 @@ def test_what_works_on_while_it_is_paused_is_started_after_the_other(tmp_path):
     assert found["change"] == pytest.approx(0.0)
 
 
-FAILS = f"{sys.executable} -c 'print(1 / 0)'"
-SHORT = f"{sys.executable} train.py --steps 10"
+FAILS = f"{PYTHON} -c 'print(1 / 0)'"
+SHORT = f"{PYTHON} train.py --steps 10"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_a_side_without_a_result_says_why_and_which_it_is(tmp_path, a, b, says):
 def test_what_cannot_run_beside_the_other_is_started_after_it(tmp_path):
     once = "import os; os.mkdir('lock'); import atexit; atexit.register(os.rmdir, 'lock')"
     (tmp_path / "train.py").write_text(f"{once}\n{TRAIN}")
-    command = f"{sys.executable} train.py"
+    command = f"{PYTHON} train.py"
     both = ("--a", command, "--b", f"{command} --tells", "--starts", "1", "--pairs", "2")
     code, found, told = asked(*both, cwd=tmp_path)
     assert (code, len(found["starts"])) == (0, 1), told

@@ -6,6 +6,7 @@ Its worker is the double, but in the one session that watches a real training.
 import csv
 import json
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -325,7 +326,8 @@ def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_
 ) -> None:
     train = tmp_path / "train.py"
     train.write_text("from tests.run.scripted_training import main\nmain()\n")
-    command = f"{sys.executable} train.py"
+    python = shlex.quote(sys.executable)
+    command = f"{python} train.py"
     both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "8")
     screen = terminal(*both, "--starts", "2", "--exit-code", rows=24, columns=150)
     screen.until(r"start [12]: .* – [\d:]+ left; 2 of each in all")
@@ -350,7 +352,7 @@ def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_
     assert not psutil.wait_procs(children, timeout=PATIENCE_S)[1]
     assert re.search(r"\?1049l(?s:.*)the starts: -50.0", left.raw)
 
-    failing = (*both[:3], "--b", f"{sys.executable} -c 'print(6 * 7); 1 / 0'", "--dashboard")
+    failing = (*both[:3], "--b", f"{python} -c 'print(6 * 7); 1 / 0'", "--dashboard")
     screen = terminal(*failing)
     screen.until("✗ failed")
     screen.until("no verdict: .*exited with 1")
