@@ -46,10 +46,10 @@ TRAIN = """
 import os, sys
 from functools import partialmethod
 from tests.run.scripted_training import Worker, main
-Worker.__init__ = partialmethod(Worker.__init__, lambda _: 2.5)  # ms, about as it is
+Worker.__init__ = partialmethod(Worker.__init__, lambda _: 10.5)  # ms, about as it is
 given = [word for word in sys.argv[1:] if word.isdecimal()]
 epochs = int((*given, os.environ["EPOCHS"])[0])
-sys.argv[1:] = ["--steps", str(200 * epochs), "--step-s", "0.002"]
+sys.argv[1:] = ["--steps", str(50 * epochs), "--step-s", "0.01"]
 try:
     main()
 except KeyboardInterrupt:
@@ -95,7 +95,7 @@ def folder(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path))
     monkeypatch.setenv("PYTHONPATH", str(short_path), prepend=os.pathsep)
-    monkeypatch.setenv("DOUBLE_STEP_S", "0.002")
+    monkeypatch.setenv("DOUBLE_STEP_S", "0.005")
     for module, name in (
         (experiment, "BLOCK_S"),
         (experiment, "RUN_S"),
