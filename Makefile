@@ -9,7 +9,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: run test test-long checks lint types contracts unit training torchrun others serial mutants \
+.PHONY: run test test-long checks lint types contracts unit training in-order others serial mutants \
   reference lock clean
 
 run: $(READY)
@@ -17,7 +17,7 @@ run: $(READY)
 
 # the checks beside the tests, which wait for processes now and then
 test: $(READY)
-	@$(MAKE) --no-print-directory -j 4 torchrun training others checks
+	@$(MAKE) --no-print-directory -j 4 in-order training others checks
 	@$(MAKE) --no-print-directory serial
 
 checks: lint types contracts
@@ -40,13 +40,16 @@ contracts: $(READY)
 	$(BIN)/lint-imports
 
 unit: $(READY)
-	@$(MAKE) --no-print-directory -j 3 torchrun training others
+	@$(MAKE) --no-print-directory -j 3 in-order training others
 	@$(MAKE) --no-print-directory serial
 
 # these import torch, which takes seconds in each of pytest's workers: one of them is enough
 # workloads first: they fork, which autograd refuses once many backward passes have failed
 TRAINING := tests/workloads tests/script tests/instrument tests/training tests/worker
-OTHERS := $(patsubst %,--ignore %,$(TRAINING) tests/torchrun tests/serial)
+# a training of several ranks and an installed program: each of these folders has what all its tests
+# need made once, and its tests wait most of the time
+IN_ORDER := tests/torchrun tests/packaging
+OTHERS := $(patsubst %,--ignore %,$(TRAINING) $(IN_ORDER) tests/serial)
 
 # it would be the last to end: the others make way for it
 training: $(READY)
@@ -56,9 +59,8 @@ training: $(READY)
 others: $(READY)
 	nice -n 5 $(BIN)/python -m pytest -n 4 --dist worksteal $(OTHERS)
 
-# one training of several ranks, which wait for each other most of the time: in one process, in order
-torchrun: $(READY)
-	$(BIN)/python -m pytest tests/torchrun
+in-order: $(READY)
+	$(BIN)/python -m pytest $(IN_ORDER)
 
 # compares what clocks say: nothing beside it
 serial: $(READY)
