@@ -17,7 +17,7 @@ TRAINING = str(ROOT / "tests" / "run" / "scripted_training.py")
 GPUDASH = [sys.executable, "-m", "gpudash"]
 KINDS = {
     "workload": ("encdec", "--device", "cpu"),
-    "command": ("--", TRAINING, "--step-s", "0.001"),
+    "command": ("--", TRAINING, "--step-s", "0.004"),
 }
 """The end of a command line that names a training, of either kind."""
 Refused = Callable[..., str]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.cli.conftest import GPUDASH
 from tests.waiting import done_without_path
 
 ROOT = Path(__file__).parents[2]
@@ -27,9 +28,8 @@ TORCHS = [
     *("networkx", "filelock", "jinja2", "markupsafe", "fsspec", "typing_extensions.py"),
 ]
 """What torch imports, of the tests' environment."""
-FROM_ROOT = f"import sys; sys.path[0] = {str(ROOT)!r}; from gpudash.cli.main import main"
-RUN = [sys.executable, "-c", f"{FROM_ROOT}; sys.exit(main(sys.argv[1:]))", "run"]
-"""gpudash, which the script cannot import by the same path."""
+PROGRAM = [sys.executable, "-P", "-m", "gpudash"]
+"""As it is installed: the working folder, where a gpudash of the script's may be, is not for it."""
 TRAINING = """
 import sys
 import time
@@ -47,14 +47,6 @@ def loader(workers=0, how=None):
 def learn(x, y):
     nn.functional.mse_loss(model(x), y).backward()
     time.sleep(0.005)  # long enough to be measured
-"""
-FEW = f"""
-{TRAINING}
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for x, y in loader():
-    optimizer.zero_grad()
-    learn(x, y)
-    optimizer.step()
 """
 NAMES = ("gpudash", "msgspec", "protocol", "hooks", "errors", "script")
 WHOLE = f"""
@@ -107,15 +99,12 @@ def python(tmp_path_factory):
 
 
 def watched(folder, *words, **environment):
-    return done_without_path(*RUN, "--watch", "--", *words, cwd=folder, **environment)
+    return done_without_path(*PROGRAM, "run", "--watch", "--", *words, cwd=folder, **environment)
 
 
-def both(python, folder, *words, plain=None, more=(), **environment):
-    """Run a script by `plain` Python, else this one, and with gpudash and `more` words by this.
-
-    Returns gpudash's last line.
-    """
-    alone = done_without_path(plain or python, *words, cwd=folder, **environment)
+def both(python, folder, *words, more=(), **environment):
+    """Run a script by itself, and with gpudash and `more` words; return gpudash's last line."""
+    alone = done_without_path(python, *words, cwd=folder, **environment)
     ours = watched(folder, python, *words, *more, **environment)
     *errors, last = ours.stderr.splitlines()
     slow = "gpudash: no step for "  # where a loader's workers begin on a machine that is busy
@@ -130,47 +119,40 @@ def written(folder, code, name="train.py"):
     return path
 
 
-def test_names_that_are_no_text_and_what_its_pythonpath_has_do_not_hide_it(tmp_path, python):
-    """What PYTHONPATH has is for the script, and not for gpudash."""
-    folder, src = tmp_path / "b\udce4r", tmp_path / "src"
-    folder.mkdir()
-    src.mkdir()
+def test_steps_may_be_declared_and_names_that_are_no_text_and_what_pythonpath_has_hide_none(
+    tmp_path, python
+):
+    """Also by a framework's callback. What PYTHONPATH has is for the script, a zipped program."""
+    folder, src, app = tmp_path / "b\udce4r", tmp_path / "src", tmp_path / "app"
+    for one in (folder, src, app):
+        one.mkdir()
     for name in ("msgspec", "workloads", "platformdirs"):
         written(src, "raise RuntimeError('half an upgrade')", f"{name}.py")
         written(folder, "raise RuntimeError('in the working folder')", f"{name}.py")
     written(src, "step = 'my own'", "helper.py")
-    written(folder, f"import helper; print(helper.step)\n{FEW}", "tr\udcff.py")
-    run = (sys.executable, "-m", "gpudash", "run", "--record", "r\udcff.csv", "--", python)
-    path = f"{src}{os.pathsep}{ROOT}"
-    words = (*run, "tr\udcff.py", "\udcff")
-    one = done_without_path(*words, cwd=folder, PYTHONPATH=path, **{"B\udce4R": "\udcff"})
-    assert one.stderr.startswith("gpudash: 20 steps"), one.stderr
-    assert one.stdout.startswith("my own\n")
-    assert ",tr\ufffd.py,0," in (folder / "r\udcff.csv").read_text()
+    written(app, f"import helper; print(helper.step)\n{BY_CALLBACK}", "__main__.py")
+    written(app, "class TrainerCallback: pass", "transformers.py")
+    zipapp.create_archive(app, folder / "tr\udcff.py")
+    run = (*GPUDASH, "run", "--record", "r\udcff.csv", "--", python, "tr\udcff.py", "\udcff")
+    one = done_without_path(*run, cwd=folder, PYTHONPATH=str(src), **{"B\udce4R": "\udcff"})
+    assert one.stdout == "my own\ngpudash\n", one.stderr
+    assert one.stderr.startswith("gpudash: 40 steps")
+    assert ",tr\ufffd.py," in (folder / "r\udcff.csv").read_text()
+    beside = f"{src}{os.pathsep}{ROOT}"
+    assert done_without_path(*GPUDASH, "list", cwd=folder, PYTHONPATH=beside).returncode == 0
 
 
 @pytest.mark.usefixtures("shared_memory")
 def test_it_is_measured_and_computes_the_same_whatever_its_modules_and_loaders_are(
-    tmp_path, python, with_torch
+    tmp_path, with_torch
 ):
     """Workers begin by fork and by spawn; its msgspec is broken; its modules are named as ours."""
     for name in NAMES:
         written(tmp_path, f"step = 'my own {name}'", f"{name}.py")
     written(tmp_path, "raise RuntimeError('half an upgrade')", "msgspec.py")
-    plain = with_torch / "bin" / "python"  # the same torch
-    last = both(python, tmp_path, written(tmp_path, WHOLE), plain=plain, more=["loaders"])
+    python = with_torch / "bin" / "python"
+    last = both(python, tmp_path, written(tmp_path, WHOLE), more=["loaders"])
     assert last.startswith("gpudash: 40 steps")
-
-
-def test_it_may_declare_its_steps_all_the_same_also_by_a_frameworks_callback(tmp_path, python):
-    """Here it is a zipped program."""
-    (tmp_path / "app").mkdir()
-    written(tmp_path / "app", BY_CALLBACK, "__main__.py")
-    written(tmp_path / "app", "class TrainerCallback: pass", "transformers.py")
-    zipapp.create_archive(tmp_path / "app", tmp_path / "app.pyz")
-    one = watched(tmp_path, python, tmp_path / "app.pyz")
-    assert one.stdout == "gpudash\n", one.stderr
-    assert one.stderr.splitlines()[-1].startswith("gpudash: 40 steps")
 
 
 def test_steps_declared_through_an_installed_gpudash_reach_the_hooks(tmp_path, with_torch):
