@@ -101,9 +101,10 @@ class RecentReadings(Generic[ReadingT]):
         if not self._readings:
             return None
         newest = self._readings[-1]
+        names = [name for name in newest.values if _is_mean(name)]
         means = Means()
         for reading in self._readings:
-            means.add({name: reading.number(name) for name in newest.values if _is_mean(name)})
+            means.add({name: reading.number(name) for name in names})
         return replace(newest, values={**newest.values, **means.values()})
 
 

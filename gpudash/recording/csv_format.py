@@ -7,7 +7,6 @@ torn last line. An empty cell means "not measured".
 import csv
 import io
 import json
-from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -39,18 +38,18 @@ def columns() -> dict[str, Metric]:
 
 
 def cells(interval: Interval, origin: Origin) -> list[list[str]]:
-    row = of_job(interval, origin)
+    row, named = of_job(interval, origin), columns()
     gpus = {gpu.uuid: gpu for gpu in interval.gpus}
     single = interval.gpus or (None,)  # a single rank has a row for each GPU
     return [
         [
             # what all ranks share stands in the first row alone
             cell(None if rank.rank and of.over_ranks == "one" else found.get(name), of.csv)
-            for name, of in columns().items()
+            for name, of in named.items()
         ]
         for rank in interval.ranks
         for gpu in (single if len(interval.ranks) == 1 else (gpus.get(rank.gpu_uuid or ""),))
-        for found in (ChainMap(of_gpu(gpu), of_rank(rank, interval.rated_s), row),)
+        for found in (row | of_rank(rank, interval.rated_s) | of_gpu(gpu),)
     ]
 
 

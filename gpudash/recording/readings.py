@@ -34,9 +34,10 @@ def take(samples: list[ReadingT], began_s: float, ended_s: float) -> list[Readin
 
 def over_time(kind: Kind, readings: Sequence[Reading]) -> dict[str, float | str]:
     values: dict[str, float | str] = {}
-    for name, metric in METRICS.items():
-        fold = FOLDS.get(metric.over_time)
-        if metric.kind == kind and fold is not None:
+    for name in dict.fromkeys(name for one in readings for name in one.values):
+        metric = METRICS.get(name)
+        fold = FOLDS.get(metric.over_time) if metric and metric.kind == kind else None
+        if fold is not None:
             value = fold([one.values[name] for one in readings if name in one.values])
             if value is not None:
                 values[name] = value
@@ -53,6 +54,6 @@ def _union(values: Sequence[float | str]) -> str | None:
 FOLDS: dict[OverTime, Callable[[Sequence[float | str]], float | str | None]] = {
     "mean": lambda values: mean(value for value in values if not isinstance(value, str)),
     "union": _union,
-    "last": lambda values: values[-1] if values else None,
+    "last": lambda values: values[-1],
 }
 """How several readings combine; a counter's difference also needs readings around the row."""

@@ -115,10 +115,11 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["alone", "with its process group"])
-def test_nothing_outlives_a_killed_gpudash(command, place, tmp_path, kill):
-    words = [sys.executable, "-c", MEASURER, str(place.path), *command]
+def test_nothing_outlives_a_killed_gpudash(training, place, tmp_path, kill):
+    all_at_once = " ".join(f"{shlex.join(of(training))} &" for of in SHAPES.values())
+    words = [sys.executable, "-c", MEASURER, str(place.path), *shell(f"{all_at_once} wait")]
     with subprocess.Popen(words, process_group=0, stdin=subprocess.DEVNULL) as measurer:
-        await_training(tmp_path)
+        until(lambda: len(trains(tmp_path)[1]) > len(SHAPES))  # of one there are two ranks
         kill(measurer.pid, signal.SIGKILL)
     until(lambda: not trains(tmp_path)[1])
 

@@ -1,8 +1,6 @@
 """The levers of the process that trains, in a script and in a workload: the same in both."""
 
 import gc
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,6 +10,7 @@ from gpudash.training.commanded import Refusal
 from gpudash.worker.workload_training import WorkloadLevers
 from tests.script.levers.scripts import levers as of_script
 from tests.script.levers.scripts import move, refuses
+from tests.warm import python
 from tests.worker.in_process import ENTRY, SETTINGS
 from workloads.levers import AUTO
 from workloads.training import Training
@@ -90,7 +89,7 @@ levers.apply({"gc": "frozen"})
 levers.apply({})
 print(gc.get_freeze_count())
 """
-    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "0\n"
+    assert python("-c", script).stdout == "0\n"
 
 
 def test_a_value_that_there_is_not_is_refused_with_the_valid_ones(levers):
