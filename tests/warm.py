@@ -102,7 +102,8 @@ def _begin():
         listening.listen(64)
         server = [sys.executable, "-m", "tests.warm", str(RUN)]
         root = Path(__file__).parents[1]
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        own = ("PYTHONPATH", "TMPDIR")  # of the test
+        clean = {name: value for name, value in os.environ.items() if name not in own}
         _started.append(subprocess.Popen(server, stdin=listening, cwd=root, env=clean))
 
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tests.waiting import done
+from tests.warm import python
 from workloads import __main__ as bare
 from workloads.training import Training
 
@@ -52,10 +52,11 @@ def test_the_bare_loop_prints_one_json_line(
     monkeypatch.setenv("TMPDIR", str(short_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    command = [sys.executable, "-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
-    levers = ["--set", "pipelined=on", "--set", "batch_size=2", "--set", "num_workers=0"]
-    result = json.loads(done(*command, *levers, cwd=tmp_path).stdout)
+    command = ["-m", "workloads", "encdec", "--steps", "5", "--device", "cpu"]
+    levers = "pipelined=on", "batch_size=2", "num_workers=0", "model_scale=small"
+    result = json.loads(python(*command, *(f"--set={one}" for one in levers), cwd=tmp_path).stdout)
     assert (result["steps"], result["settings"]["pipelined"]) == (5, "on")
+    assert (tmp_path / "gpudash" / "inductor").is_dir()
     assert not list(short_path.iterdir())
     assert result["steps_per_s"] == pytest.approx(5 / result["seconds"])
 

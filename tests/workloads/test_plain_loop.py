@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.trainings import CPU, Make, Operators, making, train
+from tests.workloads.trainings import CPU, OWN_SMALL, Make, Operators, making, train
+from workloads.encdec import SCALES
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "plain_loop.py"
 BATCH_SIZE = 2
@@ -17,7 +18,8 @@ PIPELINED = pytest.mark.parametrize("pipelined", ["off", "on"])
 
 
 @pytest.fixture
-def make() -> Iterator[Make]:
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    monkeypatch.setitem(SCALES, "small", OWN_SMALL)
     resident = {"data": "resident", "batch_size": str(BATCH_SIZE), "precision": "fp32"}
     yield from making("encdec", **resident)
 
