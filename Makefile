@@ -51,13 +51,12 @@ TRAINING := tests/workloads tests/script tests/instrument tests/training tests/w
 IN_ORDER := tests/torchrun tests/packaging
 OTHERS := $(patsubst %,--ignore %,$(TRAINING) $(IN_ORDER) tests/serial)
 
-# it would be the last to end: the others make way for it
 training: $(READY)
 	$(BIN)/python -m pytest -n 1 --dist worksteal $(TRAINING)
 
 # more workers than cores, because many tests wait; more than four only take each other's time
 others: $(READY)
-	nice -n 5 $(BIN)/python -m pytest -n 4 --dist worksteal $(OTHERS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(OTHERS)
 
 in-order: $(READY)
 	$(BIN)/python -m pytest $(IN_ORDER)
