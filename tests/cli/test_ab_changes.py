@@ -46,7 +46,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
 
     git("init", "--quiet", "-b", "main")
     script = tmp_path / "train.py"
-    for name, words in (("base", "--step-ms 2 --loss 4"), ("slower", "--step-ms 8 --loss 5")):
+    for name, words in (("base", "--step-ms 20 --loss 4"), ("slower", "--step-ms 80 --loss 5")):
         script.write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
         git("add", "-A")
         git("commit", "--quiet", "-m", name)
@@ -65,7 +65,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     )
     assert (code, found["lever"], found["a"], found["b"]) == (0, "version", "base", "slower"), told
     jsonschema.validate(found, msgspec.json.schema(ChangeReport))
-    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert found["change"] == pytest.approx(20 / 80 - 1)
     assert [one["pairs"] for one in found["starts"]] == [2, 2]
     assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
     assert found["why_apart"] == ""

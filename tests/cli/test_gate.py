@@ -25,7 +25,7 @@ from gpudash.errors import Exit
 from tests.cli.test_ab_changes import SIX, TRAIN, start
 from tests.worker_double import environment, gpudash
 
-VERSIONS = {"base": "--step-ms 2", "slower": "--step-ms 8"}
+VERSIONS = {"base": "--step-ms 20", "slower": "--step-ms 80"}
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_slower_version_fails_with_a_comment_and_a_tests_result(repository):
     os.close(folder)
     assert (code, found["ending"], found["starts"]) == (Exit.SLOWER, "slower", 4), told
     jsonschema.validate(found, msgspec.json.schema(GateReport))
-    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert found["change"] == pytest.approx(20 / 80 - 1)
     assert "another gate runs in " in told
     assert "slower is 75.0 % slower" in (repository / "it.md").read_text()
     suite = fromstring((repository / "it.xml").read_text())

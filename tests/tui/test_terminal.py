@@ -143,9 +143,9 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
 
 
 @pytest.mark.usefixtures("shared_memory")
-def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
+def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path, short_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
-    screen = terminal(*small, columns=20, rows=5, with_torch=True)
+    screen = terminal(*small, columns=20, rows=5, with_torch=True, TMPDIR=str(short_path))
     screen.until(r"(?s)too\s+small.*20×5")
     screen.resize(180, 50)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
@@ -180,6 +180,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("q")
     assert screen.end() == 0
     assert not worker.is_running()
+    assert not list(short_path.iterdir())  # no socket of the loader is left
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["levers"].split(";")[0] for row in rows} == {"pipelined=on"}
