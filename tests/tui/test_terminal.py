@@ -234,7 +234,7 @@ def stall_and_terminate(screen: Terminal) -> None:
     children = program.children(recursive=True)
     turns: list[int] = []  # of the event loop, after each press
     while len(turns) < 10 or turns[-1] > turns[-10]:  # until it stands still: nobody reads
-        screen.press("?\x1b")
+        screen.press("v")
         time.sleep(0.02)
         turns.append(program.num_ctx_switches().voluntary)
     program.terminate()
@@ -329,7 +329,7 @@ def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_
     train.write_text("from tests.run.scripted_training import main\nmain()\n")
     python = shlex.quote(sys.executable)
     command = f"{python} train.py"
-    both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "8")
+    both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "2")
     screen = terminal(*both, "--starts", "2", "--exit-code", rows=24, columns=150)
     screen.until(r"start [12]: .* – [\d:]+ left; 2 of each in all")
     screen.press("p")
