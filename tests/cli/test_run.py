@@ -199,11 +199,8 @@ def test_input_works_and_a_terminal_is_a_terminal(tmp_path):
     ended(shows(terminal, "True Eve"))
 
 
-CHECKPOINT = (signal.SIGUSR1, signal.SIGUSR2)
-"""By these a scheduler asks for a checkpoint before the time is over."""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, CHECKPOINT[0]])
+# by the second a scheduler asks for a checkpoint before the time is over
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signals_to_gpudash_are_passed_on(tmp_path, number):
     code = (
         "import signal, sys, time\n"
@@ -372,7 +369,6 @@ def test_an_impossible_comparison_is_reported_and_ends_the_command(gpudash, leve
 
 
 AGAIN = (*PAIRS, "--lever", "num_workers=2,8", "--starts")
-STARTS = [*GPUDASH, *AGAIN]
 SLOWLY = ["--step-s", "0.001"]
 
 
@@ -399,7 +395,7 @@ runpy.run_path({TRAINING!r}, run_name="__main__")
 
 def test_ctrl_c_keeps_the_starts_until_then():
     begun = ("start 2 of 9: .* 3 pairs", r"training \d+")
-    terminal = in_terminal([*STARTS, "9", "--", TRAINING, *SLOWLY], *begun)
+    terminal = in_terminal([*GPUDASH, *AGAIN, "9", "--", TRAINING, *SLOWLY], *begun)
     terminal.sendintr()
     verdict = "2 starts, 6 pairs, .*; interrupted before its 9 starts"
     shows(terminal, "gpudash: no verdict in start 3 of 9: interrupted", verdict, "the starts: ")

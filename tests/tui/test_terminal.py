@@ -23,9 +23,8 @@ from tests import worker_double
 
 PATIENCE_S = 60
 MASKED_LOSS = ("masked_loss", "--set", "data=cached", "--batch-size", "1")
-SOLARIZED = "fdf6e3"
+SOLARIZED = "fdf6e3"  # the background of a light theme
 OTHER_THEMES = "|".join(sorted(BUILTIN_THEMES.keys() - {"solarized-light"}))
-"""Background of a light theme."""
 Type = Callable[..., "Terminal"]
 
 
