@@ -24,6 +24,9 @@ more threads, and where tests share the cores two threads wait for each other mo
 os.environ["XDG_STATE_HOME"] = "/dev/null/nowhere"
 """Nothing is remembered from one dashboard to the next, nor of this machine's user."""
 
+os.environ["MPLCONFIGDIR"] = str(Path(tempfile.gettempdir(), "matplotlib-of-gpudash-tests"))
+"""Where matplotlib keeps which fonts there are: each process would look for them anew."""
+
 os.environ["XDG_CONFIG_HOME"] = "/dev/null/nowhere"
 for _name in [name for name in os.environ if name.startswith(("GPUDASH_", "_GPUDASH_"))]:
     if _name != "GPUDASH_WRITE_SCREENS":  # the tests' own

@@ -28,30 +28,36 @@ main()
 """
 
 
-def asked(*words, **where):
+def asked(*words, verb="ab", **where):
     """Run gpudash as a command; return its exit code, what it found, and what it told."""
-    command = gpudash("ab", "--json", *words)
+    command = gpudash(verb, "--json", *words)
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, env=environment(), **where
     )
     return done.returncode, json.loads(done.stdout or "null"), done.stderr
 
 
-def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tmp_path):
+def versions(folder, **options):
+    """Make it a repository with a tag for each of these options of `train.py`; return its git."""
+
     def git(*words):
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
         return subprocess.run(
-            ["git", *who, *words], cwd=tmp_path, capture_output=True, text=True, check=True
+            ["git", *who, *words], cwd=folder, capture_output=True, text=True, check=True
         ).stdout
 
     git("init", "--quiet", "-b", "main")
-    script = tmp_path / "train.py"
-    for name, words in (("base", "--step-ms 2 --loss 4"), ("slower", "--step-ms 8 --loss 5")):
-        script.write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
+    for name, words in options.items():
+        (folder / "train.py").write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
         git("add", "-A")
         git("commit", "--quiet", "-m", name)
         git("tag", name)
-    script.write_text("raise SystemExit('the tree as it is')")
+    return git
+
+
+def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tmp_path):
+    git = versions(tmp_path, base="--step-ms 20 --loss 4", slower="--step-ms 80 --loss 5")
+    (tmp_path / "train.py").write_text("raise SystemExit('the tree as it is')")
 
     def theirs():
         files = [path for path in tmp_path.rglob("*") if ".gpudash" not in path.parts]
@@ -65,7 +71,7 @@ def test_a_change_between_two_commits_is_found_and_nothing_of_the_users_moves(tm
     )
     assert (code, found["lever"], found["a"], found["b"]) == (0, "version", "base", "slower"), told
     jsonschema.validate(found, msgspec.json.schema(ChangeReport))
-    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert found["change"] == pytest.approx(20 / 80 - 1)
     assert [one["pairs"] for one in found["starts"]] == [2, 2]
     assert (found["losses"]["kind"], found["losses"]["from_step"]) == ("moved", 2)
     assert found["why_apart"] == ""

@@ -159,7 +159,7 @@ def test_the_line_of_a_job_opens_the_dashboard_and_the_job_ends_as_without(progr
 
 
 def test_a_training_that_ends_under_another_dashboard_is_not_summed_up_wrongly(programs):
-    job = started(TRAINING, "--steps", "100000", "--step-s", "0.004")
+    job = started(TRAINING, "--steps", "100000")
     with job:
         until(runs.living)
         step = dashboard("gpudash", "attach")
@@ -208,7 +208,7 @@ def test_a_private_tmp_needs_a_folder_that_both_see(monkeypatch, is_shared):
 
 def test_a_step_that_ends_takes_keeper_and_training_with_it_and_leaves_nothing_to_find(programs):
     """Slurm kills what is left of a step. The next gpudash removes the directory."""
-    step = dashboard(*GPUDASH, "run", TRAINING, "--steps", "100000", "--step-s", "0.01")
+    step = dashboard(*GPUDASH, "run", TRAINING, "--steps", "100000")
     (run,) = runs.living()
     step.close(force=True)  # the step's task is gone, and its terminal
     (kept,) = runs.living()  # outside of Slurm it would train on

@@ -1,9 +1,7 @@
 """`gpudash gate`: the exit code says whether a change may go in."""
 
 import fcntl
-import json
 import os
-import subprocess
 import sys
 from xml.etree.ElementTree import fromstring
 
@@ -22,46 +20,27 @@ from gpudash.cli.gate_report import (
 )
 from gpudash.cli.main import main
 from gpudash.errors import Exit
-from tests.cli.test_ab_changes import SIX, TRAIN, start
-from tests.worker_double import environment, gpudash
-
-VERSIONS = {"base": "--step-ms 2", "slower": "--step-ms 8"}
+from tests.cli.test_ab_changes import SIX, asked, start, versions
 
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """The working folder: one whose script has a tag for each version."""
-
-    def git(*words):
-        who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        subprocess.run(["git", *who, *words], cwd=tmp_path, capture_output=True, check=True)
-
-    git("init", "--quiet", "-b", "main")
-    for name, words in VERSIONS.items():
-        (tmp_path / "train.py").write_text(f"import sys\nsys.argv[1:] = {words.split()}\n{TRAIN}")
-        git("add", "-A")
-        git("commit", "--quiet", "-m", name)
-        git("tag", name)
+    versions(tmp_path, base="--step-ms 20", slower="--step-ms 80")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def asked(*words):
-    """Run a gate as a command; return its exit code, what it found, and what it told."""
-    python = ("--python-a", sys.executable, "--python-b", sys.executable)
-    command = gpudash("gate", "--json", *python, *words, "--", "train.py")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment())
-    return done.returncode, json.loads(done.stdout or "null"), done.stderr
 
 
 def test_a_slower_version_fails_with_a_comment_and_a_tests_result(repository):
     folder = os.open(repository, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)  # as another gate does
-    code, found, told = asked("--markdown", "it.md", "--junit", "it.xml", "base", "slower")
+    python = ("--python-a", sys.executable, "--python-b", sys.executable)
+    to = ("--markdown", "it.md", "--junit", "it.xml")
+    code, found, told = asked(*python, *to, "base", "slower", "--", "train.py", verb="gate")
     os.close(folder)
     assert (code, found["ending"], found["starts"]) == (Exit.SLOWER, "slower", 4), told
     jsonschema.validate(found, msgspec.json.schema(GateReport))
-    assert found["change"] == pytest.approx(2 / 8 - 1)
+    assert found["change"] == pytest.approx(20 / 80 - 1)
     assert "another gate runs in " in told
     assert "slower is 75.0 % slower" in (repository / "it.md").read_text()
     suite = fromstring((repository / "it.xml").read_text())

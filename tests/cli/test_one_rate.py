@@ -50,9 +50,10 @@ def exported(path):
     return steps / train_s
 
 
-def test_what_lies_between_declared_steps_is_in_every_rate(private):
+def test_what_lies_between_declared_steps_is_in_every_rate(private, with_torch):
     words = ("--record", "r.csv", "--interval", "0.1", "--price", str(PRICE))
-    run = done(*GPUDASH, "run", *words, script(private, DECLARED))
+    python = with_torch / "bin" / "python"
+    run = done(*GPUDASH, "run", *words, "--", python, script(private, DECLARED))
     ends_s = [float(line) for line in run.stdout.split()]
     whole, warm = rate(ends_s), rate(ends_s[WARMUP_STEPS - 1 :])
     (line,) = re.findall(rf"{STEPS} steps, ([\d.]+) steps/s", run.stderr)

@@ -28,8 +28,7 @@ TORCHS = [
     *("networkx", "filelock", "jinja2", "markupsafe", "fsspec", "typing_extensions.py"),
 ]
 """What torch imports, of the tests' environment."""
-PROGRAM = [sys.executable, "-P", "-m", "gpudash"]
-"""As it is installed: the working folder, where a gpudash of the script's may be, is not for it."""
+PROGRAM = [sys.executable, "-P", "-m", "gpudash"]  # -P: as it is installed, without the folder
 TRAINING = """
 import sys
 import time
@@ -179,16 +178,13 @@ def test_a_training_that_is_started_without_pythonpath_is_said_to_be_out_of_reac
     assert "without PYTHONPATH" in last
 
 
-def test_an_isolated_python_is_said_to_be_out_of_reach(tmp_path, python):
+@pytest.mark.parametrize(
+    "program", [[sys.executable, "-I"], ["/bin/sh"]], ids=["isolated", "other"]
+)
+def test_what_is_no_python_or_isolated_is_said_to_be_out_of_reach(tmp_path, program):
     """Which options isolate one, tests/script/test_inject.py tells."""
-    last = both(python, tmp_path, "-I", written(tmp_path, "print('trained')"))
-    assert "gpudash was not loaded; is this python -I, -E or -S" in last
-
-
-def test_a_program_that_is_no_python_is_said_to_be_out_of_reach(tmp_path):
-    frozen = written(tmp_path, "#!/bin/sh\necho trained\n", "frozen")
-    frozen.chmod(0o700)
-    assert "is this python -I, -E or -S, a frozen program" in both(frozen, tmp_path)
+    last = both(*program[:1], tmp_path, *program[1:], written(tmp_path, "exit"))
+    assert "gpudash was not loaded; is this python -I, -E or -S, a frozen program" in last
 
 
 OLD = """

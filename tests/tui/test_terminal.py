@@ -23,9 +23,8 @@ from tests import worker_double
 
 PATIENCE_S = 60
 MASKED_LOSS = ("masked_loss", "--set", "data=cached", "--batch-size", "1")
-SOLARIZED = "fdf6e3"
+SOLARIZED = "fdf6e3"  # the background of a light theme
 OTHER_THEMES = "|".join(sorted(BUILTIN_THEMES.keys() - {"solarized-light"}))
-"""Background of a light theme."""
 Type = Callable[..., "Terminal"]
 
 
@@ -143,9 +142,9 @@ def terminal(tmp_path: Path) -> Iterator[Type]:
 
 
 @pytest.mark.usefixtures("shared_memory")
-def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
+def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path, short_path: Path) -> None:
     small = ("--set", "num_workers=1", "--batch-size", "2")
-    screen = terminal(*small, columns=20, rows=5, with_torch=True)
+    screen = terminal(*small, columns=20, rows=5, with_torch=True, TMPDIR=str(short_path))
     screen.until(r"(?s)too\s+small.*20×5")
     screen.resize(180, 50)
     screen.until("loading torch|building encdec")  # painted, and says what it waits for
@@ -180,6 +179,7 @@ def test_a_session_at_the_terminal(terminal: Type, tmp_path: Path) -> None:
     screen.press("q")
     assert screen.end() == 0
     assert not worker.is_running()
+    assert not list(short_path.iterdir())  # no socket of the loader is left
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["levers"].split(";")[0] for row in rows} == {"pipelined=on"}
@@ -233,7 +233,7 @@ def stall_and_terminate(screen: Terminal) -> None:
     children = program.children(recursive=True)
     turns: list[int] = []  # of the event loop, after each press
     while len(turns) < 10 or turns[-1] > turns[-10]:  # until it stands still: nobody reads
-        screen.press("?\x1b")
+        screen.press("v")
         time.sleep(0.02)
         turns.append(program.num_ctx_switches().voluntary)
     program.terminate()
@@ -328,7 +328,7 @@ def test_two_commands_are_compared_on_the_screen_and_the_verdict_is_left_on_the_
     train.write_text("from tests.run.scripted_training import main\nmain()\n")
     python = shlex.quote(sys.executable)
     command = f"{python} train.py"
-    both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "8")
+    both = ("ab", "--a", command, "--b", f"{command} --step-ms 100", "--dashboard", "--pairs", "2")
     screen = terminal(*both, "--starts", "2", "--exit-code", rows=24, columns=150)
     screen.until(r"start [12]: .* – [\d:]+ left; 2 of each in all")
     screen.press("p")
