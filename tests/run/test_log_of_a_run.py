@@ -14,7 +14,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
-from gpudash.recording.log import Closed, LogReader, Origin, RowReader
+from gpudash.recording.log import Closed, LogReader, RowReader
 from gpudash.recording.provenance import Metadata
 from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
@@ -23,6 +23,7 @@ from tests import worker_double
 from tests.lives import in_process, starting, turns
 from tests.run.test_session import SMALL, Begin, begin
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.sinks.exporting import ORIGIN
 from tests.waiting import until
 
 __all__ = ["begin"]
@@ -134,12 +135,8 @@ class RunLog:
 
     def begun(self) -> list[object]:
         """Return the first messages of a recording begun now."""
-        origin = Origin(
-            began_s=BEGAN_S, began_utc="2026-01-02T03:04:05Z", interval_s=0.5, command=()
-        )
-        origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
-        writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
-        self.recordings.begin("recording", str(writer.path), writer, origin, TimeBreakdown())
+        writer = RecordingWriter(self.folder / f"{self.seq}.csv", ORIGIN)
+        self.recordings.begin("recording", str(writer.path), writer, ORIGIN, TimeBreakdown())
         return bodies(writer.log_path)
 
 

@@ -348,9 +348,6 @@ def test_the_player_pauses_seeks_and_changes_speed(recorded):
     assert (player.position_s, player.playing) == (0, True)
 
 
-def test_a_recording_takes_no_commands(recorded):
-    assert Replayed(recorded[0]).settle().can == ()
-
-
-def test_a_csv_is_shown_by_the_log_beside_it(recorded):
-    assert Replayed(recorded[0]).settle().playback.name == "run.csv"
+def test_a_csv_is_shown_by_the_log_beside_it_and_takes_no_commands(recorded):
+    shown = Replayed(recorded[0]).settle()
+    assert (shown.playback.name, shown.can) == ("run.csv", ())
