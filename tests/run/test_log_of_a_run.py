@@ -83,14 +83,13 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     ]
 
 
+@pytest.mark.usefixtures("called_with_double")
 @pytest.mark.parametrize(("more", "kind"), [([], list), (["--every-step"], dict)])
 def test_the_log_has_every_step_in_columns_or_as_records(
     tmp_path: Path, more: list[str], kind: type
 ) -> None:
-    command = worker_double.gpudash(
-        "--record", "run.csv", *more, "--steps", "30", "--device", "cpu"
-    )
-    subprocess.run(command, cwd=tmp_path, env=worker_double.environment(), check=True)
+    record = ["--record", str(tmp_path / "run.csv"), *more]
+    assert main([*record, "--steps", "30", "--device", "cpu"]) == 0
     log = tmp_path / "run.jsonl"
     steps = [one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps]
     assert steps == list(range(1, 31))
