@@ -9,7 +9,7 @@ from gpudash import format as fmt
 from gpudash.metrics import METRICS
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Step
-from gpudash.statistics import Means, percentiles
+from gpudash.statistics import mean, percentiles
 from gpudash.window import AMOUNTS, Pace, Window
 
 NOW_S = 2.0
@@ -101,11 +101,13 @@ class RecentReadings(Generic[ReadingT]):
         if not self._readings:
             return None
         newest = self._readings[-1]
-        names = [name for name in newest.values if _is_mean(name)]
-        means = Means()
-        for reading in self._readings:
-            means.add({name: reading.number(name) for name in names})
-        return replace(newest, values={**newest.values, **means.values()})
+        means = {
+            name: mean(reading.number(name) for reading in self._readings)
+            for name in newest.values
+            if _is_mean(name)
+        }
+        known = {name: value for name, value in means.items() if value is not None}
+        return replace(newest, values=newest.values | known)
 
 
 def _is_mean(name: str) -> bool:

@@ -38,26 +38,28 @@ def test_rows_are_read_as_the_intervals_they_came_of():
         assert twin.ranks[0].transform_ms == pytest.approx(row.ranks[0].transform_ms, abs=0.01)
 
 
-def test_the_json_beside_knows_the_device(tmp_path):
+@pytest.fixture
+def described(tmp_path):
+    """A recording of a row, with its JSON."""
     recorder = recorder_of(tmp_path)
     take(recorder, started(BEGAN_S))
     take(recorder, interval())
     recorder.close()
-    reader = CsvReader(recorder.path)
+    return recorder
+
+
+def test_the_json_beside_knows_the_device(described):
+    reader = CsvReader(described.path)
     assert [row.steps for row in reader] == [5]
     assert (reader.metadata.device, reader.origin.versions["torch"]) == (DEVICE, "2.11.0")
 
 
-def test_a_json_of_version_1_is_read(tmp_path):
-    recorder = recorder_of(tmp_path)
-    take(recorder, started(BEGAN_S))
-    take(recorder, interval())
-    recorder.close()
-    known = json.loads(recorder.metadata_path.read_text())
+def test_a_json_of_version_1_is_read(described):
+    known = json.loads(described.metadata_path.read_text())
     del known["failures"]  # as before there were any
     old = known | {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
-    recorder.metadata_path.write_text(json.dumps(old))
-    reader = CsvReader(recorder.path)
+    described.metadata_path.write_text(json.dumps(old))
+    reader = CsvReader(described.path)
     assert (reader.metadata.device, [row.steps for row in reader]) == (DEVICE, [5])
 
 

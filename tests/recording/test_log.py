@@ -276,7 +276,7 @@ def test_an_hour_at_300_steps_a_second_is_less_than_60_mb_and_packed_20(tmp_path
     One in 15 is measured in full. The answer is as long as one of several streams, and its figures
     change as often as they can.
     """
-    minutes, pick = 2, random.Random(1)
+    minutes, pick = 1, random.Random(1)
     run = Trainer(BEGAN_S)
     bodies, next_s = [run.start()], BEGAN_S
     shown = answered(scenes.running()).answer

@@ -4,8 +4,6 @@ Ranks that die, and single processes, are doubles without torch.
 """
 
 import signal
-import sys
-import sysconfig
 from operator import ne
 from pathlib import Path
 
@@ -22,7 +20,6 @@ from tests.waiting import until
 
 SCRIPT = str(Path(__file__).with_name("hangs.py"))
 DOUBLE = str(Path(__file__).with_name("scripted_training.py"))
-TORCHRUN = str(Path(sysconfig.get_path("scripts")) / "torchrun")
 HANG_S = 1.0
 SILENCES = "no rank has finished a step", "steps come again;"
 """How a silence's begin and end are told."""
@@ -44,14 +41,15 @@ class Trains(Screen):
 
 
 @pytest.fixture
-def train(monkeypatch, place, tmp_path):
-    """Run the script to its end; it waits until `seen` is true."""
+def train(monkeypatch, place, tmp_path, with_torch):
+    """Have Python run these words to their end; they wait until `seen` is true."""
     monkeypatch.setattr(Session, "hang_s", HANG_S)
     started = []
 
     def run(*words, seen):
         file = tmp_path / "go on"
-        held = keep(UserCommand("hangs.py", (*words, str(file))), place)
+        python = str(with_torch / "bin" / "python")
+        held = keep(UserCommand("hangs.py", (python, *words, str(file))), place)
         source = TrainingJob("hangs.py", held, place)
         plan = Plan(workload="hangs.py", settings={})
         session = Session(plan, rate_hz=20, start_source=lambda _: source, beside=())
@@ -73,7 +71,7 @@ def stacks_of(snapshot):
 
 
 def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
-    screen = train(sys.executable, SCRIPT, seen=lambda s: stacks_of(s) == 2)
+    screen = train(SCRIPT, seen=lambda s: stacks_of(s) == 2)
     hang, shown = screen.hangs[0]
     assert hang.missing == (1,)
     assert [one.collective for one in hang.stacks] == ["backward", ""]
@@ -92,7 +90,13 @@ def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
 
 
 def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
-    torchrun = (TORCHRUN, "--standalone", "--nproc-per-node=2", "--max-restarts=1")
+    torchrun = (
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        "--max-restarts=1",
+    )
     words = (*torchrun, DOUBLE, "--steps", "60", "--dies")
     screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
     assert screen.newest.state == "finished"

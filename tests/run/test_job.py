@@ -30,6 +30,7 @@ from gpudash.run.session import Session
 from gpudash.run.training_processes import TrainingProcesses
 from gpudash.run.user_command import UserCommand, understand
 from tests.lives import told
+from tests.run.screens import Screen
 from tests.watched import Watched
 
 TRAINING = str(Path(__file__).with_name("scripted_training.py"))
@@ -434,18 +435,13 @@ def test_why_gpudash_failed_is_said_in_a_line(place):
 # ── a session over it ───────────────────────────────────────────────────────────────────
 
 
-class Nobody:
-    def __getattr__(self, name):
-        return lambda *_: None
-
-
 def session_over(watched):
     session = Session(
         Plan(workload="train.py", settings={}),
         start_source=lambda _plan: watched.source,
         beside=(),
     )
-    session.start(Nobody())
+    session.start(Screen())
     return session
 
 

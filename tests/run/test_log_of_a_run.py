@@ -1,10 +1,7 @@
 """The log of a run suffices to make its files again, even if the log was cut off."""
 
 import json
-import random
-import signal
 import subprocess
-import time
 from pathlib import Path
 
 import msgspec
@@ -17,7 +14,7 @@ from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.readings import GpuReading
 from gpudash.protocol.session import ComparisonShown
 from gpudash.protocol.training import BlocksEnded, Hello, Printed, Progress, State
-from gpudash.recording.log import Closed, LogReader, Origin, RowReader
+from gpudash.recording.log import Closed, LogReader, RowReader
 from gpudash.recording.provenance import Metadata
 from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.recording import RecordingWriter
@@ -26,10 +23,12 @@ from tests import worker_double
 from tests.lives import in_process, starting, turns
 from tests.run.test_session import SMALL, Begin, begin
 from tests.scripted_run import BEGAN_S, Trainer, gpu, host
+from tests.sinks.exporting import ORIGIN
 from tests.waiting import until
 
 __all__ = ["begin"]
 PLAN = Plan(workload="encdec", device="cpu", settings=SMALL)
+ROWS = 4
 AB = Question(lever="pipelined", a="off", b="on", pairs=2)
 
 
@@ -84,14 +83,13 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
     ]
 
 
+@pytest.mark.usefixtures("called_with_double")
 @pytest.mark.parametrize(("more", "kind"), [([], list), (["--every-step"], dict)])
 def test_the_log_has_every_step_in_columns_or_as_records(
     tmp_path: Path, more: list[str], kind: type
 ) -> None:
-    command = worker_double.gpudash(
-        "--record", "run.csv", *more, "--steps", "30", "--device", "cpu"
-    )
-    subprocess.run(command, cwd=tmp_path, env=worker_double.environment(), check=True)
+    record = ["--record", str(tmp_path / "run.csv"), *more]
+    assert main([*record, "--steps", "30", "--device", "cpu"]) == 0
     log = tmp_path / "run.jsonl"
     steps = [one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps]
     assert steps == list(range(1, 31))
@@ -102,22 +100,17 @@ def test_the_log_has_every_step_in_columns_or_as_records(
 
 
 def test_a_run_that_is_killed_leaves_a_log_up_to_its_last_row(tmp_path: Path) -> None:
-    pick = random.Random(1)
-    command = worker_double.gpudash("--interval", "0.05", "--device", "cpu", "--record")
-    for number in range(2):
-        path = tmp_path / f"{number}.csv"
-        process = subprocess.Popen(
-            [*command, path], env=worker_double.environment(), stderr=subprocess.DEVNULL
-        )
-        rows = pick.randint(1, 12)
-        until(lambda path=path, rows=rows: path.exists() and path.read_bytes().count(b"\n") > rows)
-        time.sleep(0.001 * pick.random())
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        log = path.with_suffix(".jsonl")
-        assert not isinstance(list(RowReader(log))[-1], Closed)
-        rows = path.read_bytes().rpartition(b"\n")[0]  # but for one that was being written
-        assert exported(log)[".csv"].startswith(rows)  # the log goes first
+    path = tmp_path / "run.csv"
+    command = worker_double.gpudash("--interval", "0.05", "--device", "cpu", "--record", str(path))
+    with subprocess.Popen(
+        command, env=worker_double.environment(), stderr=subprocess.DEVNULL
+    ) as running:
+        until(lambda: path.exists() and path.read_bytes().count(b"\n") > ROWS)
+        running.kill()
+    log = path.with_suffix(".jsonl")
+    assert not isinstance(list(RowReader(log))[-1], Closed)
+    rows = path.read_bytes().rpartition(b"\n")[0]  # but for one that was being written
+    assert exported(log)[".csv"].startswith(rows)  # the log goes first
 
 
 # ── the first messages of a recording begun in mid-run ─────────────────────────────────────
@@ -141,12 +134,8 @@ class RunLog:
 
     def begun(self) -> list[object]:
         """Return the first messages of a recording begun now."""
-        origin = Origin(
-            began_s=BEGAN_S, began_utc="2026-01-02T03:04:05Z", interval_s=0.5, command=()
-        )
-        origin = msgspec.convert(msgspec.to_builtins(origin), Origin)
-        writer = RecordingWriter(self.folder / f"{self.seq}.csv", origin)
-        self.recordings.begin("recording", str(writer.path), writer, origin, TimeBreakdown())
+        writer = RecordingWriter(self.folder / f"{self.seq}.csv", ORIGIN)
+        self.recordings.begin("recording", str(writer.path), writer, ORIGIN, TimeBreakdown())
         return bodies(writer.log_path)
 
 

@@ -1,9 +1,7 @@
-"""Real ranks under torchrun: they obey at the same step, and none outlives gpudash."""
+"""Real ranks under torchrun: they obey at the same step, and none outlives another."""
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from subprocess import Popen
 
 import psutil
 import pytest
@@ -147,32 +145,6 @@ def load_torch(ranks: Ranks) -> None:
     ranks.until(
         lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.each(Status))
     )
-
-
-PARENT = """
-import time
-from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Status
-from gpudash.run.workload_process import WorkloadProcess, job_of
-plan = Plan(workload="encdec", settings={}, device="cpu", nproc=2)
-held = WorkloadProcess(plan)
-link, loading = job_of(plan, held), set()
-while len(loading) < plan.nproc:
-    said = [one for one in link.read() if isinstance(one.body, Status)]
-    loading |= {one.rank for one in said if one.body.text == "loading torch"}
-    time.sleep(0.01)
-print(flush=True)
-time.sleep(600)
-"""
-
-
-def test_none_outlives_a_killed_gpudash(start_child: Callable[..., Popen[bytes]], short_path: Path):
-    parent = start_child(PARENT, env=os.environ | {"TMPDIR": str(short_path)})
-    family = psutil.Process(parent.pid).children(recursive=True)
-    assert len(family) >= 3  # what has started the ranks too
-    parent.kill()
-    _, alive = psutil.wait_procs(family, PATIENCE_S)
-    assert alive == []
 
 
 def test_where_one_rank_dies_all_end(ranks: Ranks):

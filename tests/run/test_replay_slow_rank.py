@@ -1,6 +1,6 @@
 """The slow rank of a replay is that of the live run, at the same moments and at every row length.
 
-The live run is a real session that is told of eight simulated ranks, on a made-up clock.
+The live run is a real session that is told of four simulated ranks, on a made-up clock.
 """
 
 from typing import TypeAlias
@@ -15,7 +15,7 @@ from tests.run.test_replay import Driven, Made, Replayed
 from tests.run.told import Told
 from tests.simulated_ranks import STEP_MS, Ranks, enveloped, start
 
-RANKS, SLOW = 8, 5
+RANKS, SLOW = 4, 2
 Shown: TypeAlias = dict[float, Straggler | None]
 LOOKS_S = 0.5
 """Seconds between two snapshots."""

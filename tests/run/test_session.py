@@ -156,13 +156,18 @@ def test_a_refusal_is_logged_in_full(begin: Begin) -> None:
     assert "batch_size=1000000 takes 9.0 GiB, 1.0 GiB are available" in screen.log
 
 
-def test_a_dead_worker_is_reported_and_another_one_takes_over(begin: Begin) -> None:
+def test_a_dead_worker_is_reported_keeps_nothing_and_another_one_takes_over(
+    begin: Begin, temporary: Path
+) -> None:
     session, screen = begin()
     first = screen.until(lambda s: s.results and s.results[0].steps > 5)
     session.change({"pipelined": "on"})
     screen.until(lambda s: any("switching" in line for line in screen.log))
+    (kept,) = temporary.iterdir()
+    (kept / "listener-of-a-loader").touch()
     os.kill(first.worker_pid, signal.SIGKILL)
     failed = screen.until(lambda s: s.state == "failed")
+    assert not list(temporary.iterdir())
     assert failed.status == "the training process was killed by SIGKILL"  # no printed line did it
     assert screen.failures[0].kind == "error"
     session.restart(Plan(workload="encdec", device="cpu", settings=SMALL | {"batch_size": "4"}))
@@ -288,13 +293,3 @@ def test_stopping_before_torch_has_loaded_is_quick_and_clean(begin: Begin, tmp_p
     session.close()
     assert session.failure is None
     assert described(tmp_path)["complete"]
-
-
-def test_nothing_that_a_killed_worker_kept_outlives_it(begin: Begin, temporary: Path) -> None:
-    _, screen = begin()
-    first = screen.until(lambda s: s.total_steps > 5)
-    (kept,) = temporary.iterdir()
-    (kept / "listener-of-a-loader").touch()
-    os.kill(first.worker_pid, signal.SIGKILL)
-    screen.until(lambda s: s.state == "failed")
-    assert not list(temporary.iterdir())

@@ -13,7 +13,7 @@ import pytest
 from gpudash import rendezvous
 from gpudash.errors import UsageError
 from gpudash.run.guarded import Guarded
-from gpudash.run.versions import WorkingTrees, check_locks
+from gpudash.run.versions import Version, WorkingTrees, check_locks
 from tests.waiting import done
 
 TRAIN = "import pkg, tool; open('of', 'w').write(f'{pkg.WHICH} {tool.WHICH}')\n"
@@ -308,15 +308,19 @@ def test_a_script_that_git_ignores_would_import_from_the_users_tree(root):
         trees.versions[0].command(["local.py"])
 
 
-def test_versions_that_need_different_packages_need_two_pythons(root, monkeypatch):
-    write(root, {"requirements.txt": "torch==2", "docs/requirements.txt": "sphinx"})
-    commit(root)
-    monkeypatch.chdir(root / "scripts")
-    with WorkingTrees(("v1", "main")) as trees:
-        check_locks(*trees.versions, ("python", "python3"))
-        with pytest.raises(UsageError, match=r": requirements.txt: .*; valid: --python-a "):
-            check_locks(*trees.versions, ("python", None))
-        check_locks(*2 * trees.versions[:1], (None, None))
+def version(root, files):
+    """A version in this folder, of whose `scripts` somebody is in."""
+    write(root, files)
+    return Version(root.name, "", root, root / "scripts", (), root)
+
+
+def test_versions_that_need_different_packages_need_two_pythons(tmp_path):
+    needed = {"requirements.txt": "torch==2", "docs/requirements.txt": "sphinx"}
+    versions = version(tmp_path / "v1", {}), version(tmp_path / "main", needed)
+    check_locks(*versions, ("python", "python3"))
+    with pytest.raises(UsageError, match=r": requirements.txt: .*; valid: --python-a "):
+        check_locks(*versions, ("python", None))
+    check_locks(*2 * versions[:1], (None, None))
 
 
 @pytest.mark.parametrize(
@@ -328,16 +332,14 @@ def test_versions_that_need_different_packages_need_two_pythons(root, monkeypatc
         ("[project]\nname = 'another'\nversion = '2'", False),
     ],
 )
-def test_what_pyproject_depends_on_counts_and_nothing_else_of_it(root, project, differs):
-    write(root, {"pyproject.toml": "[project]\nname = 'one'"})
-    commit(root)
-    git(root, "tag", "without")
-    write(root, {"pyproject.toml": project})
-    commit(root)
-    with WorkingTrees(("without", "main")) as trees:
-        refused = pytest.raises(UsageError, match=r": dependencies in pyproject.toml: not the same")
-        with refused if differs else nullcontext():
-            check_locks(*trees.versions, (None, None))
+def test_what_pyproject_depends_on_counts_and_nothing_else_of_it(tmp_path, project, differs):
+    versions = (
+        version(tmp_path / "without", {"pyproject.toml": "[project]\nname = 'one'"}),
+        version(tmp_path / "main", {"pyproject.toml": project}),
+    )
+    refused = pytest.raises(UsageError, match=r": dependencies in pyproject.toml: not the same")
+    with refused if differs else nullcontext():
+        check_locks(*versions, (None, None))
 
 
 # ── the end ─────────────────────────────────────────────────────────────────────────────

@@ -2,26 +2,26 @@
 
 import csv
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from gpudash.errors import RecordingError, UsageError
-from gpudash.protocol.commands import AnyCommand, Plan
+from gpudash.protocol.commands import Plan
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.session import Notice
-from gpudash.protocol.training import Failed, Hello, Progress
+from gpudash.protocol.training import Hello, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin, RowReader
 from gpudash.run.session import Session
-from gpudash.run.source import Source
 from gpudash.sinks.active import ActiveSinks
 from gpudash.sinks.sink import SINKS, Sink, opener
-from gpudash.snapshot import Snapshot
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import said
+from tests.run.screens import Screen
+from tests.run.told import Told
 from tests.scripted_run import BEGAN_S, PLAN, Trainer, gpu
 from tests.sinks.exporting import ORIGIN
 from tests.waiting import PATIENCE_S, until
@@ -89,41 +89,6 @@ class Hanging(Counting):
         super().take(item)
 
 
-class Scripted(Source):
-    """Sends some messages at a time, and then ends."""
-
-    def __init__(self, messages: list[Envelope]) -> None:
-        self._left = messages
-
-    def read(self) -> list[Envelope]:
-        found, self._left = self._left[:10], self._left[10:]
-        return found
-
-    def send(self, command: AnyCommand) -> None:
-        raise AssertionError("nothing is asked of it")
-
-    def ended(self) -> str | None:
-        return None if self._left else "it has ended"
-
-    def close(self) -> None:
-        pass
-
-
-class Screen:
-    def __init__(self) -> None:
-        self.newest = Snapshot()
-        self.log: list[str] = []
-
-    def on_snapshot(self, snapshot: Snapshot, /) -> None:
-        self.newest = snapshot
-
-    def on_log(self, lines: Sequence[str], /) -> None:
-        self.log += lines
-
-    def on_failure(self, failure: Failed, /) -> None:
-        pass
-
-
 def messages() -> list[Envelope]:
     trainer = Trainer()
     bodies = [Hello(can=("record",)), trainer.start()]
@@ -152,7 +117,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     def call(kind: type[Counting] | None = None) -> tuple[Session, Screen]:
         session = Session(
             Plan(workload="encdec", settings=PLAN.settings),
-            start_source=lambda _plan: Scripted(SENT),
+            start_source=lambda _plan: Told(SENT, ended="it has ended"),
             beside=(),
             clock=lambda: BEGAN_S,
         )
@@ -232,7 +197,7 @@ def test_what_fails_in_a_sink_is_told_once(
 def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Lasting(Scripted):
+    class Lasting(Told):
         """Does not end before the failure was told."""
 
         def ended(self) -> str | None:

@@ -141,62 +141,69 @@ def test_activity_that_is_not_permitted_is_said_and_leaves_the_rest(stream: Stre
     assert "power_w" in stream.gpu[-1].values
 
 
-@pytest.mark.parametrize("code", [NO_PERMISSION, NOT_SUPPORTED, NOT_FOUND])
+REFUSED, ALLOWED = f".error {NO_PERMISSION}", ".error 0"
+ACTIVITY = "sm_active_pct", "SM, tensor and DRAM activity"
+
+
 @pytest.mark.parametrize(
-    ("question", "metric", "reading"),
+    ("question", "refused", "allowed", "metric", "reading"),
     [
-        ("nvmlGpmQueryDeviceSupport", "sm_active_pct", "SM, tensor and DRAM activity"),
-        ("nvmlGpmSampleGet", "sm_active_pct", "SM, tensor and DRAM activity"),
-        ("nvmlGpmMetricsGet", "sm_active_pct", "SM, tensor and DRAM activity"),
-        ("nvmlDeviceGetClockInfo", "sm_clock_mhz", "clocks"),
-        ("nvmlDeviceGetTotalEnergyConsumption", "energy_j", "energy"),
+        ("nvmlGpmQueryDeviceSupport", " 0", " 1", *ACTIVITY),  # as while MIG is switched
+        *(
+            ("nvmlGpmQueryDeviceSupport", f".error {code}", ALLOWED, *ACTIVITY)
+            for code in (NO_PERMISSION, NOT_SUPPORTED, NOT_FOUND)
+        ),
+        ("nvmlGpmSampleGet", REFUSED, ALLOWED, *ACTIVITY),
+        ("nvmlGpmMetricsGet", REFUSED, ALLOWED, *ACTIVITY),
+        ("nvmlDeviceGetClockInfo", REFUSED, ALLOWED, "sm_clock_mhz", "clocks"),
+        ("nvmlDeviceGetTotalEnergyConsumption", REFUSED, ALLOWED, "energy_j", "energy"),
     ],
 )
 def test_what_was_refused_comes_back_once_it_is_allowed(
-    stream: Stream, driver: Driver, question: str, metric: str, reading: str, code: int
+    stream: Stream,
+    driver: Driver,
+    question: str,
+    refused: str,
+    allowed: str,
+    metric: str,
+    reading: str,
 ):
-    driver.says(f"gpu1.{question}.error {code}")
+    driver.says(f"gpu1.{question}{refused}")
     stream.sampler.watch(ME, SECOND)
     until(lambda: reading in stream.sampler.missing.values)
-    driver.says(f"gpu1.{question}.error 0")
+    driver.says(f"gpu1.{question}{allowed}")
     until(lambda: metric in stream.gpu[-1].values and stream.gpu[-1].uuid == SECOND)
     until(lambda: not stream.sampler.missing.values)
 
 
-def test_a_gpu_that_said_that_it_had_no_activity_is_asked_again(stream: Stream, driver: Driver):
-    """As while MIG is switched."""
-    driver.says("gpu1.nvmlGpmQueryDeviceSupport 0")
-    stream.sampler.watch(ME, SECOND)
-    until(lambda: stream.sampler.missing.values)
-    driver.says("gpu1.nvmlGpmQueryDeviceSupport 1")
-    reads(stream, SECOND)
+LARGEST_OF_ALL = {
+    ("gpu_util_pct", "utilisation"): f"nvmlDeviceGetUtilizationRates {LARGEST[4]}",
+    ("sm_clock_mhz", "clocks"): f"nvmlDeviceGetClockInfo {LARGEST[4]}",
+    ("mem_used_mib", "memory"): f"nvmlDeviceGetMemoryInfo_v2 {LARGEST[8]}",
+    ("power_w", "power"): f"field.186 {LARGEST[4]}",
+    ("temperature_c", "temperature"): "nvmlDeviceGetTemperatureV -2147483648",
+    ("energy_j", "energy"): f"nvmlDeviceGetTotalEnergyConsumption {LARGEST[8]}",
+    ACTIVITY: "gpm.2 1e30",
+}
+NONE = {
+    ("power_w", "power"): "field.186 0",
+    ("energy_j", "energy"): "nvmlDeviceGetTotalEnergyConsumption 0",
+    ACTIVITY: "gpm.2 -5",
+}
 
 
-@pytest.mark.parametrize(
-    ("says", "metric", "reading"),
-    [
-        (f"nvmlDeviceGetUtilizationRates {LARGEST[4]}", "gpu_util_pct", "utilisation"),
-        (f"nvmlDeviceGetClockInfo {LARGEST[4]}", "sm_clock_mhz", "clocks"),
-        (f"nvmlDeviceGetMemoryInfo_v2 {LARGEST[8]}", "mem_used_mib", "memory"),
-        (f"field.186 {LARGEST[4]}", "power_w", "power"),
-        ("field.186 0", "power_w", "power"),
-        ("nvmlDeviceGetTemperatureV -2147483648", "temperature_c", "temperature"),
-        (f"nvmlDeviceGetTotalEnergyConsumption {LARGEST[8]}", "energy_j", "energy"),
-        ("nvmlDeviceGetTotalEnergyConsumption 0", "energy_j", "energy"),
-        ("gpm.2 1e30", "sm_active_pct", "SM, tensor and DRAM activity"),
-        ("gpm.2 -5", "sm_active_pct", "SM, tensor and DRAM activity"),
-    ],
-)
+@pytest.mark.parametrize("says", [LARGEST_OF_ALL, NONE], ids=["the largest", "none"])
 def test_a_value_that_no_gpu_can_have_is_not_passed_on_and_is_said(
-    stream: Stream, driver: Driver, says: str, metric: str, reading: str
+    stream: Stream, driver: Driver, says: dict[tuple[str, str], str]
 ):
     reads(stream)
-    driver.says(says)
-    until(lambda: reading in stream.sampler.missing.values)
-    assert f"{metric} of" in stream.sampler.missing.values[reading]
+    driver.says(*says.values())
+    until(lambda: {reading for _, reading in says} <= stream.sampler.missing.values.keys())
+    for metric, reading in says:
+        assert f"{metric} of" in stream.sampler.missing.values[reading]
     stream.samples.clear()
     until(lambda: len(stream.gpu) > 3)
-    assert metric not in stream.gpu[-1].values
+    assert not {metric for metric, _ in says} & {*stream.gpu[-1].values}
     assert "throttle" in stream.gpu[-1].values
 
 

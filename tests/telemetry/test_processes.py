@@ -12,7 +12,7 @@ from gpudash.telemetry.processes import HostReader
 from gpudash.telemetry.procfs import Process, Usage, text
 
 CHILD = "import time; print(flush=True); time.sleep(60)"
-BURNT_S = 0.2
+BURNT_S = 0.1
 BURN = f"import time\nwhile time.process_time() < {BURNT_S}: pass\n{CHILD}"
 PARENT = f"""
 import os, subprocess, sys, threading
