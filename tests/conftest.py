@@ -7,7 +7,7 @@ import multiprocessing.synchronize
 import os
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
@@ -160,6 +160,18 @@ def called_with_double(monkeypatch: pytest.MonkeyPatch) -> None:
     with_double = partialmethod(Session.__init__, start_source=worker_double.start_double)
     monkeypatch.setattr(Session, "__init__", with_double)
     monkeypatch.setenv("PYTHONPATH", worker_double.environment()["PYTHONPATH"])
+
+
+@pytest.fixture
+def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile does not measure the device's peak, which takes a CPU up to two seconds."""
+    from gpudash.instrument import profiler
+    from gpudash.protocol.inspections import Peak
+
+    def known(_device: object, precisions: Iterable[str]) -> Callable[[], Peak]:
+        return lambda: Peak(matmul_tflops=dict.fromkeys(precisions, 0.1), memory_gb_s=10.0)
+
+    monkeypatch.setattr(profiler, "begin_measuring", known)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 import os
 import resource
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -14,21 +14,12 @@ from torch.autograd import profiler as autograd
 
 from gpudash.instrument import profiler as module
 from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
-from gpudash.protocol.inspections import Peak, Pinning, Profiled
+from gpudash.protocol.inspections import Pinning, Profiled
 from tests.warm import python
 
 CPU = torch.device("cpu")
+pytestmark = pytest.mark.usefixtures("known_peak")
 PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
-
-
-@pytest.fixture(autouse=True)
-def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CPU takes up to two seconds to measure it: see test_peak.py."""
-
-    def known(_device: torch.device, precisions: Iterable[str]) -> Callable[[], Peak]:
-        return lambda: Peak(matmul_tflops=dict.fromkeys(precisions, 0.1), memory_gb_s=10.0)
-
-    monkeypatch.setattr(module, "begin_measuring", known)
 
 
 def toy() -> Callable[[], Tensor]:

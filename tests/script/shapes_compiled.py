@@ -13,7 +13,7 @@ from tests.script.shape import Pair, backward, data, fit, made, shape
 @shape(12)
 def compiled_child(toy):
     model = Pair()
-    model.inner["encoder"] = torch.compile(model.inner["encoder"], backend="aot_eager")
+    model.inner["encoder"] = torch.compile(model.inner["encoder"], backend="eager")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(2):
         for batch in data():
@@ -36,7 +36,7 @@ def compiled(toy):
 def compiled_in_place(toy, model, optimizer):
     for number, batch in enumerate([*data(), *data()]):
         if number == 3:
-            model.compile(backend="aot_eager", fullgraph=True)
+            model.compile(backend="eager", fullgraph=True)
         backward(model, batch)
         optimizer.step()
     return {"recompiles": count_compiled()}
@@ -46,7 +46,7 @@ def compiled_in_place(toy, model, optimizer):
 def compiled_function(toy, model, optimizer):
     frozen = nn.Dropout().eval()
 
-    @torch.compile(backend="aot_eager", fullgraph=True)
+    @torch.compile(backend="eager", fullgraph=True)
     def loss_of(x, y):
         frozen.eval()  # in each call, as some do
         return functional.cross_entropy(model(frozen(x)), y)
@@ -95,7 +95,7 @@ def all_in_fast_code(toy, model, optimizer):
 @shape(12)
 def compiled_optimizer(toy, model, optimizer):
 
-    @torch.compile(backend="aot_eager")
+    @torch.compile(backend="eager")
     def step():
         optimizer.step()
 

@@ -38,13 +38,13 @@ shapes(
 )
 
 
-@shape(400, asked=[123, 257])
+@shape(160, asked=[43, 97])
 def borders_asked_for(toy, model, optimizer):
-    toy.tracker.meter.border_at = 123
-    for batch in data(3200):
+    toy.tracker.meter.border_at = 43
+    for batch in data(160 * 8):
         backward(model, batch)
-        if toy.borders and toy.borders[-1] == 123:
-            toy.tracker.meter.border_at = 257
+        if toy.borders and toy.borders[-1] == 43:
+            toy.tracker.meter.border_at = 97
         optimizer.step()
 
 

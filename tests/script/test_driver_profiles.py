@@ -22,6 +22,7 @@ def is_counting() -> bool:
 
 
 MANY = 10**6
+pytestmark = pytest.mark.usefixtures("known_peak")
 
 
 @pytest.fixture(autouse=True)

@@ -158,7 +158,7 @@ class Script:
             self.clock.end(self.steps, samples=len(batch), loss=loss.detach())
         self.driver.border(self.steps)
 
-    def until(self, condition: Callable[[], object], pace_s: float = 0.002) -> None:
+    def until(self, condition: Callable[[], object], pace_s: float = 0.004) -> None:
         """Train until the condition holds."""
         deadline_s = time.monotonic() + PATIENCE_S
         while not condition():
@@ -168,7 +168,7 @@ class Script:
 
     def goes_on(self) -> None:
         """Train some steps."""
-        end = self.steps + 20
+        end = self.steps + 10
         self.until(lambda: self.steps > end)
 
     def first(self, dashboard: "Dashboard", kind: type | str) -> Event:

@@ -162,7 +162,7 @@ def test_all_ranks_begin_and_end_each_block_at_the_same_step(two, run, sides):
 
 def test_a_rank_that_never_hears_of_it_costs_the_others_their_patience_alone(two):
     number, step = next(two.ids), two.of(Progress, 0)[-1].total_steps
-    two.ask_one(0, Change(id=number, settings={"precision": "bf16"}, at_step=step + 200))
+    two.ask_one(0, Change(id=number, settings={"precision": "bf16"}, at_step=step + 50))
     two.until(lambda: two.answers(number))
     assert two.answers(number)[0].reason == "rank 1 did not answer within 10 s"
     two.switch()

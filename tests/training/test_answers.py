@@ -20,6 +20,7 @@ from tests.answers import answered_by, blocks, check
 from tests.script.toy_script import Dashboard, answered, path, script
 from tests.worker.in_process import FITS_3, Run
 
+pytestmark = pytest.mark.usefixtures("known_peak")
 Cases = dict[str, tuple[list[AnyCommand], dict[int, type[Event] | str | None]]]
 
 

@@ -192,7 +192,7 @@ def test_measurements_that_nobody_asks_for_hold_no_file_open(
 ) -> None:
     """They come in shared memory, whose descriptor stays open as long as a tensor lies in it."""
     monkeypatch.setattr(JpegFiles, "paths", copies)
-    training = make(input="crop_first", num_workers="1")
+    training = make(input="crop_first", num_workers="1", batch_size="1")
     train(training, 2)
     before = open_files()
     train(training, 10)

@@ -154,28 +154,6 @@ def test_fewer_than_two_labels_change_nothing_and_make_no_nan(
 
 
 @FORMS
-@pytest.mark.parametrize("labels", [CASES["ordinary"], CASES["one label"], CASES["all ignored"]])
-def test_each_gradient_is_its_own_losss(form: str, labels: Tensor) -> None:
-    tiny = labels[:1, :2, :2]
-    logits = logits_for(tiny, torch.float64)
-    assert torch.autograd.gradcheck(lambda logits: LOSSES[form](logits, tiny), (logits,))
-
-
-@FORMS
-@pytest.mark.parametrize("device", DEVICES)
-def test_each_form_gives_the_weights_the_firsts_gradients(form: str, device: torch.device) -> None:
-    torch.manual_seed(0)
-    model = build_model(SCALES["small"]).to(device)
-    images = torch.randn(2, 3, SIDE, SIDE, device=device)
-
-    def gradients(of: str) -> tuple[Tensor, ...]:
-        loss = LOSSES[of](model(images), ORDINARY.to(device))
-        return loss.detach(), *torch.autograd.grad(loss, list(model.parameters()))
-
-    assert_close(gradients(form), gradients("nonzero"), 1e-5 if device == CPU else 1e-4)
-
-
-@FORMS
 def test_logits_may_come_in_any_memory_order_and_no_form_writes_into_the_batch(form: str) -> None:
     labels, same = labels_of(2, BACKGROUND), labels_of(2, BACKGROUND)
     loss_and_gradient(form, logits_for(labels), labels)

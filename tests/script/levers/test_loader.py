@@ -1,7 +1,7 @@
 import gc
 import multiprocessing
 import random
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -25,7 +25,7 @@ PATTERNS = {
     "0 to 2": (0, [2]),
     "2 to 0": (2, [0]),
     "1 to 3": (1, [3]),
-    "0 to 2 to 0 to 1": (0, [2, 0, 1]),
+    "0 to 1 to 0": (0, [1, 0]),
 }
 
 
@@ -85,7 +85,7 @@ class Reader:
 
 
 CASES = [
-    *((kind, "0 to 2 to 0 to 1") for kind in LOADERS),
+    *((kind, "0 to 1 to 0") for kind in LOADERS),
     *(("shuffled by the script's own numbers", pattern) for pattern in list(PATTERNS)[:-1]),
 ]
 
@@ -100,8 +100,7 @@ def test_another_number_of_workers_makes_the_same_batches_in_the_same_order(
     other = Reader({**make(), "num_workers": begin})
     assert (read.batches, read.random) == (other.batches, other.random)
     of_an_epoch = read.workers[: len(read.workers) // 2]
-    assert list(dict.fromkeys(of_an_epoch))[-1] == of_an_epoch[-1] == switches[-1]
-    assert set(of_an_epoch) == {begin, *switches}
+    assert [workers for workers, _ in groupby(of_an_epoch)] == [begin, *switches]
 
 
 def test_persistent_workers_are_replaced_by_persistent_workers(redirects):
