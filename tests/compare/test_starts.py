@@ -5,6 +5,7 @@ python -c "from tests.compare import test_starts as t; print(t.simulated(4, time
 """
 
 import math
+from functools import cache
 from random import Random
 from statistics import median
 from typing import NamedTuple
@@ -78,6 +79,7 @@ class Simulated(NamedTuple):
     """Share of the cases in which the starts are said to differ."""
 
 
+@cache
 def simulated(starts, pace=normal, pairs=PAIRS_OF_A_START, times=1000):
     random, truth = Random(f"{starts} {pace.__name__} {pairs}"), math.expm1(CHANGE)
     cases = [[one_start(random, pace, pairs) for _ in range(starts)] for _ in range(times)]

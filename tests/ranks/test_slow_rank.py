@@ -37,14 +37,14 @@ def begin(ranks):
 
 
 def found(ranks, seconds=30.0, stragglers=None, told=lambda _rank, step: step):
-    """The stragglers found after each step, without repeats; `told` is what is told of a step."""
+    """The stragglers found as rank 0 reports, without repeats; `told` is what is told of a step."""
     stragglers = stragglers or begin(ranks)
     seen = [None]
     for rank, progress in ranks.train(seconds):
         as_told = tuple(told(rank, step) for step in progress.steps)
         stragglers.take(rank, changed(progress, steps=as_told))
-        if stragglers.found() != seen[-1]:
-            seen.append(stragglers.found())
+        if rank == 0 and (found := stragglers.found()) != seen[-1]:
+            seen.append(found)
     return seen
 
 
