@@ -39,6 +39,7 @@ PROCESSES = {
     "a verb that only prints, and what is known without a screen": [
         (VERB.format("list"), "textual rich numpy psutil pynvml"),
         ("import gpudash.trace.summary, gpudash.trace.text", "textual rich numpy"),
+        ("import gpudash.cli.sweep", "textual rich numpy matplotlib"),
         ("import gpudash.cli.headless", "textual rich"),
         ("import gpudash.report.page, gpudash.present.card, gpudash.present.ledger", "textual"),
         ("import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox", "textual"),
