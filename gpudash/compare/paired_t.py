@@ -195,7 +195,7 @@ def student(logs: Sequence[float], confidence: float) -> Estimate:
     count = len(logs)
     centre, half = fsum(logs) / count, None
     if count > 1:
-        variance = fsum((value - centre) ** 2 for value in logs) / (count - 1)
+        variance = fsum([(value - centre) ** 2 for value in logs]) / (count - 1)
         half = student_t(count - 1, confidence) * sqrt(variance / count)
     return around(centre, half, count, confidence)
 

@@ -72,7 +72,7 @@ def test_combinations_are_tried_where_levers_depend_on_two_others(levers):
 def test_no_tune_ends_slower_than_it_began_nor_beyond_its_budget_and_a_round(noise):
     """Not even where nothing is to be gained, and a leader is only the luckiest."""
     for grid in (FLAT, *GRIDS, made_up(2)):
-        found = tunes(grid, NOISES[noise], repeats=5)
+        found = tunes(grid, NOISES[noise], repeats=3)
         assert max(one.behind_start for one in found) <= 0.01
         assert max(one.search.spent_s for one in found) < 70
 
@@ -82,7 +82,7 @@ def test_rebuilds_take_longer_and_with_more_time_it_comes_there_too():
     assert sum(one.behind_best <= 0.02 for one in found) >= 0.9 * len(found)
 
 
-@pytest.mark.parametrize("noise", [Noise(0.03), Noise(0.15), Noise(0.1, drift=0.3, bursts=0.3)])
+@pytest.mark.parametrize("noise", [Noise(0.03), Noise(0.1, drift=0.3, bursts=0.3)])
 def test_where_nothing_is_faster_the_start_is_kept(noise):
     """Also on a machine that others load, where a leader is often merely the luckiest."""
     kept = [one.result == {} for one in tunes(FLAT, noise, repeats=100, budget_s=20.0)]

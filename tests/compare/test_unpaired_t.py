@@ -60,9 +60,7 @@ def naive(rows):
     return Spread(squares * len(rows) / (len(rows) - 1) / steps**2, len(rows) - 1)
 
 
-@pytest.mark.parametrize(
-    ("count", "memory"), [(40, 0.0), (60, 0.0), (60, 0.5), (120, 0.5), (120, 0.8), (240, 0.8)]
-)
+@pytest.mark.parametrize(("count", "memory"), [(40, 0.0), (60, 0.5), (120, 0.8), (240, 0.8)])
 def test_95_percent_of_the_intervals_hold_the_truth_whatever_the_correlation(count, memory):
     shown = intervals(count, memory)
     assert 0.93 <= holding_1(shown) <= 0.995
@@ -73,7 +71,7 @@ def test_rows_counted_as_independent_would_give_too_narrow_intervals():
     assert holding_1(intervals(120, 0.8, spread=naive)) < 0.7
 
 
-@pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (60, 0.9), (120, 0.95)])
+@pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (120, 0.95)])
 def test_a_run_too_short_for_its_correlation_rarely_has_an_interval_and_rarely_a_false_one(
     count, memory
 ):
