@@ -210,8 +210,9 @@ def test_and_it_finds_more_than_the_check_of_one():
 def test_starts_too_short_for_a_check_have_none_together():
     assert check_of_starts([None, None]) is None
     one = checked(1)
-    assert check_of_starts([None, one]).change == pytest.approx(one.change)
-    assert check_of_starts([None, one]).half_width == pytest.approx(one.half_width)
+    assert check_of_starts([None, one]) == having(
+        change=pytest.approx(one.change), half_width=pytest.approx(one.half_width)
+    )
 
 
 # ── what is said ────────────────────────────────────────────────────────────────────────

@@ -15,6 +15,7 @@ from gpudash.snapshot import RankRow, Straggler
 from gpudash.trace.summary import Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from tests.diagnosis.trainings import CPU, GPU, ask, changed, measured
+from tests.having import having
 
 OF_THREADS = next(one for one in OF_PROCESS if one.name == "threads")
 
@@ -229,9 +230,11 @@ def threads(own, *, cores, moved="own", device=CPU, **host):
 def test_a_core_for_each_thread_splits_operators_at_best_among_all_of_them():
     found = threads(1, cores=4)
     assert found.keys() == {"4"}
-    assert found["4"].high_pct == pytest.approx(100 * (4 / 0.97 - 1))
-    assert found["4"].label == "perhaps much"
-    assert found["4"].source == "threads of an operator: 1, cores that are there for them: 4.0"
+    assert found["4"] == having(
+        high_pct=pytest.approx(100 * (4 / 0.97 - 1)),
+        label="perhaps much",
+        source="threads of an operator: 1, cores that are there for them: 4.0",
+    )
     half = threads(3, cores=4, cpu_pct=300.0)
     assert half["4"].label == "up to +37 %"
 

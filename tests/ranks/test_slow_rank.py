@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
 from gpudash.ranks.slow_rank import Stragglers
+from tests.having import having
 from tests.simulated_ranks import PARTS_MS, STEP_MS, Ranks, start
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
@@ -92,9 +93,11 @@ def test_equal_ranks_with_cut_backward_passes_give_no_alarm_nor_do_those_that_cu
 def test_a_slow_rank_is_named_with_its_phase_and_no_other_ever_is(part, pct, ranks):
     seen = found(Ranks(ranks, seed=pct, delay=slow(1, **{part: of_step(pct)})))
     assert {(one.rank, one.phase, one.kind) for one in seen if one} == {(1, part, "persistent")}
-    assert seen[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
-    assert seen[-1].slower_pct == pytest.approx(pct, rel=0.45)
-    assert seen[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
+    assert seen[-1] == having(
+        excess_ms=pytest.approx(of_step(pct), rel=0.35),
+        slower_pct=pytest.approx(pct, rel=0.45),
+        others_wait_ms=pytest.approx(of_step(pct), rel=0.35),
+    )
 
 
 @pytest.mark.parametrize(("pct", "ranks", "seed"), [(3, 2, 0), (10, 8, 3)])
