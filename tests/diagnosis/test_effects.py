@@ -26,8 +26,7 @@ def step(**values):
 def gain(helps, before, value, *, waits=False, timings=(), **values):
     measured = step(**values)
     model = model_of(measured, waits=waits)
-    change = LeverChange(helps, before, value, measured, model, timings=timings)
-    return gain_of(change)
+    return gain_of(LeverChange(helps, before, value, measured, model, timings=timings))
 
 
 def profile(*kernels):

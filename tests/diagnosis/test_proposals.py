@@ -161,8 +161,7 @@ def more_workers(before, after, **owners_ms):
         workers=int(before),
     )
     model = model_of(step, waits=False)
-    change = LeverChange("more workers", before, after, step, model)
-    return gain_of(change)
+    return gain_of(LeverChange("more workers", before, after, step, model))
 
 
 def test_more_workers_leave_what_the_training_takes_apart_itself():
