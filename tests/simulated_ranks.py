@@ -1,6 +1,7 @@
 """What ranks tell that train in step, simulated: jitter, outliers, drift, and a slow one."""
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +17,9 @@ DATA_MS = 0.3
 HOST_MS = 6.0
 STEP_MS = sum(PARTS_MS.values()) + COLLECTIVE_MS
 HOST = ("data", "host")
+BEFORE = ("copy", "forward", "your_code", "backward")
+"""What a rank does before it waits for the others."""
+MANY = 256
 NAMES = (*list(PARTS_MS)[:4], "communication", "optimizer")
 
 
@@ -64,70 +68,70 @@ class Ranks:
         self._jitter, self._hides = jitter, hides
         self._speed = self._rng.uniform(1 - spread, 1 + spread, ranks)  # no two GPUs are alike
         self._delay, self._tokens = delay, tokens
-        self._drift = 0.0
+        self._steps = self._simulated()
         self._step = 0
-        self._ends_ms = np.zeros(ranks)
-        self._due_ms = self._rng.uniform(0, 100, ranks)
-        self._left = np.zeros(ranks, dtype=int)
-        self._told = np.zeros(ranks, dtype=int)  # the newest step of each
+        self._ends_ms = [0.0] * ranks
+        self._due_ms = self._rng.uniform(0, 100, ranks).tolist()
+        self._left = [0] * ranks
+        self._told = [0] * ranks  # the newest step of each
 
     def train(self, seconds: float) -> Iterator[tuple[int, Progress]]:
         until_ms = self._ends_ms[0] + 1e3 * seconds
         while self._ends_ms[0] < until_ms:
             yield from self._one()
 
+    def _simulated(self) -> Iterator[list[dict[str, float]]]:
+        """What each part of a step takes on each rank, before any delay; drawn for many at once."""
+        rng, shape, drift = self._rng, (MANY, self.ranks), 0.0
+        usual = np.outer([*PARTS_MS.values()], self._speed)
+        while True:
+            moves = rng.normal(0, 0.001, MANY)
+            moves[0] += drift
+            drifts = [*accumulate(moves, lambda before, moved: 0.999 * before + moved)]
+            drift = 0.999 * drifts[-1]
+            took = usual * (1 + np.reshape(drifts, (MANY, 1, 1)))
+            took *= rng.lognormal(0, self._jitter, (MANY, 1, self.ranks))
+            took *= rng.lognormal(0, self._jitter / 2, took.shape)
+            took *= np.where(rng.random(shape) < 0.01 / self.ranks, 5.0, 1.0)[:, None]
+            data = DATA_MS * rng.lognormal(0, 0.3, shape)
+            host = HOST_MS * rng.lognormal(0, 0.03, shape)
+            for each in np.dstack([data, host, took.swapaxes(1, 2)]).tolist():
+                yield [dict(zip((*HOST, *PARTS_MS), one, strict=True)) for one in each]
+
     def _one(self) -> Iterator[tuple[int, Progress]]:
         self._step += 1
-        rng, ranks = self._rng, self.ranks
-        self._drift = 0.999 * self._drift + rng.normal(0, 0.001)
-        usual = np.array(list(PARTS_MS.values()))[:, None] * self._speed * (1 + self._drift)
-        took = usual * rng.lognormal(0, self._jitter, (1, ranks))
-        took = took * rng.lognormal(0, self._jitter / 2, took.shape)
-        took = took * np.where(rng.random(ranks) < 0.01 / ranks, 5.0, 1.0)
-        parts = {name: took[at] for at, name in enumerate(PARTS_MS)}
-        data = DATA_MS * rng.lognormal(0, 0.3, ranks)
-        host = HOST_MS * rng.lognormal(0, 0.03, ranks)
-        exposed = np.zeros(ranks)
-        for rank in range(ranks):
+        took, began, ready = next(self._steps), self._ends_ms, []
+        for rank, parts in enumerate(took):
+            ready.append(began[rank] + sum(parts[name] for name in BEFORE))
             for part, ms in self._delay(self._step, rank).items():
-                if part == "data":
-                    data[rank] += ms
-                elif part == "host":
-                    host[rank] += ms
-                else:
-                    parts[part][rank] += ms
-                if part in HOST and not self._hides:
-                    exposed[rank] += ms
-        began = self._ends_ms
-        ready = began + exposed + sum(parts[name] for name in list(PARTS_MS)[:4])
-        together = ready.max() + COLLECTIVE_MS
-        self._ends_ms = together + parts["optimizer"]
-        for rank in range(ranks):
+                parts[part] += ms
+                if part in BEFORE or (part in HOST and not self._hides):
+                    ready[rank] += ms
+        together = max(ready) + COLLECTIVE_MS
+        self._ends_ms = [together + parts["optimizer"] for parts in took]
+        for rank, parts in enumerate(took):
             if self._ends_ms[rank] >= self._due_ms[rank]:
                 self._due_ms[rank], self._left[rank] = self._ends_ms[rank] + 100, 2
             if not self._left[rank]:
                 continue
             self._left[rank] -= 1
-            phases = {f"{name}_ms": float(ms[rank]) for name, ms in parts.items()}
             step = Step(
                 step=self._step,
                 segment=0,
                 samples=8,
                 tokens=self._tokens(self._step, rank),
-                finished_s=float(self._ends_ms[rank]) / 1e3,
-                step_ms=float(self._ends_ms[rank] - began[rank]),
+                finished_s=self._ends_ms[rank] / 1e3,
+                step_ms=self._ends_ms[rank] - began[rank],
                 values={
-                    "data_ms": float(data[rank]),
-                    "host_ms": float(host[rank]),
-                    "device_ms": float(sum(phases.values())),
-                    **phases,
-                    "communication_ms": float(together - ready[rank]),
+                    **{f"{name}_ms": ms for name, ms in parts.items()},
+                    "device_ms": sum(parts[name] for name in PARTS_MS),
+                    "communication_ms": together - ready[rank],
                 },
             )
             yield rank, self._progress(*self._between(rank, step), step)
 
     def _between(self, rank: int, step: Step) -> list[Step]:
-        count = step.step - int(self._told[rank]) - 1
+        count = step.step - self._told[rank] - 1
         self._told[rank] = step.step
         if not count:
             return []

@@ -8,6 +8,7 @@ import pytest
 
 from tests import warm
 
+BEGIN = "import sys; shown, sys.stdout = sys.stdout, sys.stderr"
 HEAVY = ("torch", "torchvision", "scipy", "PIL")
 
 
@@ -18,24 +19,59 @@ def run_anew(*words: str) -> subprocess.CompletedProcess[str]:
 def loaded_by(
     code: str, run: Callable[..., subprocess.CompletedProcess[str]] = run_anew
 ) -> set[str]:
-    program = f"import sys\nshown, sys.stdout = sys.stdout, sys.stderr\n{code}\n"
-    program += "print(*sys.modules, file=shown)"
+    program = f"{BEGIN}\n{code}\nprint(*sys.modules, file=shown)"
     return {name.partition(".")[0] for name in run("-c", program).stdout.split()}
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import gpudash.cli.main, gpudash.cli.headless, gpudash.cli.doctor",
-        "import gpudash.run.session, gpudash.tui.app, workloads; from gpudash import workload",
-        "import gpudash.run.workload_process, workloads.own.loading",
-        "from gpudash.cli.main import main; main(['list'])",
-        "from gpudash.cli.main import main; main(['info'])",
-        "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
+VERB = "from gpudash.cli.main import main; main([{!r}])"
+DRAWN = """
+import asyncio
+from tests.tui.driving import dashboard
+from tests.tui.fake_engine import training
+
+async def draw():
+    async with dashboard(snapshot=training()) as d:
+        await d.press("p", "g")
+
+asyncio.run(draw())
+"""
+PROCESSES = {
+    "a verb that only prints, and what is known without a screen": [
+        (VERB.format("list"), "textual rich numpy psutil pynvml"),
+        ("import gpudash.trace.summary, gpudash.trace.text", "textual rich numpy"),
+        ("import gpudash.cli.sweep", "textual rich numpy matplotlib"),
+        ("import gpudash.cli.headless", "textual rich"),
+        ("import gpudash.report.page, gpudash.present.card, gpudash.present.ledger", "textual"),
+        ("import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox", "textual"),
+        (VERB.format("info"), "textual"),
+        ("import gpudash.cli.doctor, workloads; from gpudash import workload", ""),
     ],
-)
-def test_the_dashboard_process_never_loads_torch(code: str) -> None:
-    assert not loaded_by(code) & set(HEAVY)
+    "the dashboard, without what libraries bring along and it never uses": [
+        (
+            "import gpudash.tui.app",
+            "ssl unittest multiprocessing numpy pynvml psutil markdown_it gpudash.run.session",
+        ),
+        ("import gpudash.run.session", "ssl unittest multiprocessing numpy"),
+        (DRAWN, "numpy pynvml"),
+        ("import ssl, unittest", ""),  # what was left out can be imported later
+    ],
+    "a workload's own process": [
+        ("import gpudash.run.workload_process, workloads.own.loading", ""),
+        (
+            "sys.argv[1:] = ['--set', 'batch_size=0']; from workloads.__main__ import main; main()",
+            "",
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("stages", PROCESSES.values(), ids=PROCESSES)
+def test_no_process_but_the_trainings_loads_torch_nor_what_it_has_no_use_for(stages) -> None:
+    """One process does one after the other: what it may not load, nothing before has loaded."""
+    code = "\n".join(f"{code}\nprint(*sys.modules, file=shown)" for code, _ in stages)
+    loaded = run_anew("-c", f"{BEGIN}\n{code}").stdout.splitlines()
+    for modules, (code, unused) in zip(loaded, stages, strict=True):
+        assert not {*modules.split()} & {*HEAVY, *unused.split()}, code
 
 
 def test_importing_gpudash_loads_nothing_but_itself() -> None:
@@ -47,39 +83,3 @@ def test_workloads_never_load_gpudash() -> None:
     loaded = loaded_by(code, warm.python)  # which has torch, and nothing of gpudash
     assert "torch" in loaded
     assert "gpudash" not in loaded
-
-
-@pytest.mark.parametrize(
-    ("verb", "heavy"), [("list", {"textual", "psutil", "pynvml", "rich"}), ("info", {"textual"})]
-)
-def test_a_verb_that_only_prints_loads_no_screen(verb: str, heavy: set[str]) -> None:
-    assert not loaded_by(f"from gpudash.cli.main import main; main(['{verb}'])") & heavy
-
-
-def test_a_headless_run_loads_no_screen() -> None:
-    assert not loaded_by("import gpudash.cli.headless") & {"textual", "rich"}
-
-
-def test_what_is_known_of_a_profile_loads_no_numpy() -> None:
-    assert "numpy" not in loaded_by("import gpudash.trace.summary, gpudash.trace.text")
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import gpudash.tui.bars, gpudash.tui.control, gpudash.tui.inbox",
-        "import gpudash.report.page, gpudash.present.card, gpudash.present.ledger",
-    ],
-)
-def test_what_is_shown_is_known_without_a_widget(code: str) -> None:
-    assert "textual" not in loaded_by(code)
-
-
-def test_the_dashboard_leaves_out_what_libraries_bring_along_and_it_never_uses():
-    loaded = loaded_by("import gpudash.run.session, gpudash.tui.app")
-    assert "textual" in loaded
-    assert not loaded & {"ssl", "PIL", "unittest", "multiprocessing", "numpy"}
-
-
-def test_what_was_left_out_can_be_imported_later():
-    assert {"ssl", "unittest"} <= loaded_by("import gpudash.tui.app, ssl, unittest")

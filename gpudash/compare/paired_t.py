@@ -8,7 +8,7 @@ per unit of work. No numpy: the screen's process imports this.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from math import atan, cos, expm1, fsum, inf, isfinite, log, pi, sin, sqrt, tan
+from math import atan, cos, expm1, fsum, inf, log, pi, sin, sqrt, tan
 from random import Random
 from typing import Literal, TypeAlias
 
@@ -184,10 +184,10 @@ def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
 
 def log_ratio(cost_a: float, cost_b: float) -> float:
     """May raise ValueError, if a cost is not positive and finite."""
-    for cost in (cost_a, cost_b):
-        if not (isfinite(cost) and cost > 0):
-            raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
-    return log(cost_a) - log(cost_b)
+    if 0 < cost_a < inf and 0 < cost_b < inf:
+        return log(cost_a) - log(cost_b)
+    cost = cost_b if 0 < cost_a < inf else cost_a
+    raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
 
 
 def student(logs: Sequence[float], confidence: float) -> Estimate:
@@ -195,7 +195,7 @@ def student(logs: Sequence[float], confidence: float) -> Estimate:
     count = len(logs)
     centre, half = fsum(logs) / count, None
     if count > 1:
-        variance = fsum((value - centre) ** 2 for value in logs) / (count - 1)
+        variance = fsum([(value - centre) ** 2 for value in logs]) / (count - 1)
         half = student_t(count - 1, confidence) * sqrt(variance / count)
     return around(centre, half, count, confidence)
 

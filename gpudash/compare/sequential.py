@@ -40,7 +40,7 @@ def estimate_so_far(
     """
     logs = [log_ratio(*pair) for pair in pairs]
     count, centre = len(logs), fsum(logs) / len(logs)
-    spread = fsum((value - centre) ** 2 for value in logs) / count
+    spread = fsum([(value - centre) ** 2 for value in logs]) / count
     reached, half = reach(count, confidence, effects), None
     if reached is not None and (orders is None or are_mixed(orders)):
         half = reached * sqrt(spread)

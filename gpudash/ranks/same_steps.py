@@ -199,7 +199,7 @@ def _means(each: Sequence[Step]) -> _RankMeans:
     data_ms /= sum(one.count for one in each)
     unseen_ms = data_ms - _mean(steps, "data_ms")
     count = len(steps)
-    names = {name for step in steps for name in phases_ms(step.values)}
+    names = phases_ms({name: 0.0 for step in steps for name in step.values})
     means = {name: _mean(steps, f"{name}_ms") for name in names}
     step_ms = fsum(step.step_ms for step in steps) / count
     overlap_ms = _mean(steps, "overlap_ms")

@@ -52,6 +52,7 @@ class Panels:
         self.levers = LeverPanel(id="levers")
         self.pane = Pane(lambda: self.levers.axis)
         self.scrubber = Scrubber(id="scrubber")
+        self._footer_of: tuple[object, ...] = ()
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
         """Skip answer and footer."""
@@ -85,15 +86,12 @@ class Panels:
         size: tuple[int, int],
     ) -> None:
         with self.footer.contained():
-            self.footer.show(
-                bars.footer(
-                    control.snapshot,
-                    keys,
-                    control.requests,
-                    focus=view.keys_of,
-                    roomy=is_roomy(*size),
-                )
-            )
+            snapshot, requests = control.snapshot, control.requests
+            focus, roomy = view.keys_of, is_roomy(*size)
+            of = snapshot, keys, requests, focus, roomy
+            if of != self._footer_of:
+                self._footer_of = of
+                self.footer.show(bars.footer(snapshot, keys, requests, focus=focus, roomy=roomy))
 
     def wanted(self, shown: PanelChoice) -> PanelChoice:
         return replace(

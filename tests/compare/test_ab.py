@@ -73,8 +73,7 @@ def test_all_pairs_are_measured_and_then_there_is_a_verdict(seed, behind):
     steps = faster(1.25, noise=unsteady())
     done = conduct(pipelined(pairs=6, seed=seed), step_ms=steps, behind=behind).run()
     comparison = done.experiment
-    assert comparison.found.pairs == 6
-    assert comparison.found.change == pytest.approx(0.25, abs=0.2)
+    assert comparison.found == having(pairs=6, change=pytest.approx(0.25, abs=0.2))
     assert comparison.verdict is not None
     assert comparison.failure is None
     assert done.commands == []  # nothing was left to be stopped
@@ -325,8 +324,7 @@ def test_another_change_ends_it():
     done.worker.obey(Change(id=9, settings={"num_workers": "4"}))
     done.run()
     failure = "another change ended it after 1 pair, too few for a verdict"
-    assert done.experiment.failure == failure
-    assert done.experiment.verdict is None
+    assert done.experiment == having(failure=failure, verdict=None)
     assert done.experiment.shown().failure == failure
     assert done.commands == []
 

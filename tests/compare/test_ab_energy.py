@@ -7,6 +7,7 @@ import pytest
 from gpudash.compare.ab import Comparison, Question
 from gpudash.compare.experiment import BLOCK_S
 from gpudash.compare.meter import LEAST_S
+from tests.having import having
 from tests.metered_worker import Metered
 from tests.scripted_worker import Conducted, Worker
 
@@ -39,8 +40,10 @@ def test_joules_of_a_sample_follow_from_power_and_rate():
     shown = compared(pipelined(energy=True)).shown()
     found = shown.energy
     assert found is not None
-    assert found.joules == pytest.approx((300 * 0.050 / 8, 300 * 0.040 / 8), rel=0.005)
-    assert found.change == pytest.approx(-0.2, abs=0.005)
+    assert found == having(
+        joules=pytest.approx((300 * 0.050 / 8, 300 * 0.040 / 8), rel=0.005),
+        change=pytest.approx(-0.2, abs=0.005),
+    )
     assert found.low < found.change < found.high < -0.19
     assert (found.per, found.pairs, shown.gpus) == ("sample", shown.pairs, 1)
 
@@ -48,8 +51,9 @@ def test_joules_of_a_sample_follow_from_power_and_rate():
 def test_without_a_counter_the_verdict_comes_and_says_why_there_are_no_joules():
     comparison = Conducted(Comparison(pipelined(energy=True)), Worker()).run().experiment
     assert comparison.verdict is not None
-    assert comparison.shown().energy is None
-    assert comparison.shown().why_no_energy == "GPUs that train: 1, energy counters read: 0"
+    assert comparison.shown() == having(
+        energy=None, why_no_energy="GPUs that train: 1, energy counters read: 0"
+    )
 
 
 def test_a_driver_reloaded_in_each_block_leaves_no_figure_and_the_verdict_as_it_was():

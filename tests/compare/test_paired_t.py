@@ -110,11 +110,13 @@ def failed_checks(comparisons, pairs=40, **simulated):
 def test_the_interval_agrees_with_a_calculation_by_hand():
     # log ratios 0.1, 0.2, 0.3: mean 0.2, standard error 0.1/√3, t(2 df, 95 %) = 4.3027
     found = estimate([(math.exp(ratio), 1.0) for ratio in (0.1, 0.2, 0.3)])
-    assert found.pairs == 3
-    assert found.change == pytest.approx(math.exp(0.2) - 1)
-    assert found.low == pytest.approx(math.exp(0.2 - 4.302653 * 0.1 / math.sqrt(3)) - 1)
-    assert found.high == pytest.approx(math.exp(0.2 + 4.302653 * 0.1 / math.sqrt(3)) - 1)
-    assert found.half_width == pytest.approx((found.high - found.low) / 2)
+    assert found == having(
+        pairs=3,
+        change=pytest.approx(math.exp(0.2) - 1),
+        low=pytest.approx(math.exp(0.2 - 4.302653 * 0.1 / math.sqrt(3)) - 1),
+        high=pytest.approx(math.exp(0.2 + 4.302653 * 0.1 / math.sqrt(3)) - 1),
+        half_width=pytest.approx((found.high - found.low) / 2),
+    )
 
 
 @pytest.mark.parametrize("cost", [math.nan, math.inf, -math.inf, 0.0, -1.0])

@@ -1,7 +1,7 @@
 """The interval that holds however often one looks, and when a comparison ends.
 
 docs/concepts/statistics.md quotes simulations of this file. By hand, with more comparisons:
-python -c "from tests.compare import test_sequential as t; print(t.alarms(10_000))"
+python -c "from tests.compare import test_sequential as t; print(t.alarms(t.of_noise(10_000)))"
 """
 
 import math
@@ -50,23 +50,22 @@ def looked_at(pairs, effects=EFFECTS):
     return [estimate_so_far(pairs[:count], effects=effects) for count in counts]
 
 
-def alarms(comparisons, noise="normal", pairs=40, effects=EFFECTS):
-    """Share of comparisons of equal settings in which a look after any pair shows a difference."""
-    found = 0
-    for seed in range(comparisons):
-        random = Random(seed)
-        logs = [0.01 * NOISE[noise](random) for _ in range(pairs)]
-        found += any(map(is_sure, looked_at(pairs_of(logs), effects)))
-    return found / comparisons
+def of_noise(comparisons, noise="normal", pairs=40):
+    """The pairs of comparisons of equal settings."""
+    draw = NOISE[noise]
+    of_seed = map(Random, range(comparisons))
+    return [pairs_of([0.01 * draw(random) for _ in range(pairs)]) for random in of_seed]
 
 
-def alarms_of_steps(comparisons, pairs=40, effects=EFFECTS, **simulated):
+def of_steps(comparisons, pairs=40, **simulated):
     """The same over simulated step times, with drift, a wave, and steps like their neighbours."""
-    found = 0
-    for seed in range(comparisons):
-        costs, _ = compared(pairs, seed, **simulated)
-        found += any(map(is_sure, looked_at(costs, effects)))
-    return found / comparisons
+    return [compared(pairs, seed, **simulated)[0] for seed in range(comparisons)]
+
+
+def alarms(comparisons, effects=EFFECTS):
+    """Share of comparisons of equal settings in which a look after any pair shows a difference."""
+    alarmed = (any(map(is_sure, looked_at(pairs, effects))) for pairs in comparisons)
+    return sum(alarmed) / len(comparisons)
 
 
 def needed(comparisons, effect, spread, noise="normal", most=200, effects=EFFECTS):
@@ -190,16 +189,18 @@ def test_how_much_longer_it_is_than_the_usual_one():
 # ── looking after every pair ────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("effects", [EFFECTS, LARGE_TOO])
 @pytest.mark.parametrize("noise", NOISE)
-def test_looking_after_every_pair_finds_no_difference_that_is_none(noise, effects):
-    assert alarms(300, noise, effects=effects) < 0.05
+def test_looking_after_every_pair_finds_no_difference_that_is_none(noise):
+    comparisons = of_noise(300, noise)
+    for effects in (EFFECTS, LARGE_TOO):
+        assert alarms(comparisons, effects) < 0.05
 
 
-@pytest.mark.parametrize("effects", [EFFECTS, LARGE_TOO])
 @pytest.mark.parametrize("shape", [{}, {"drift": 0.5}, {"wave": 28}, {"memory": 0.9}])
-def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape, effects):
-    assert alarms_of_steps(150, effects=effects, **shape) < 0.06
+def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape):
+    comparisons = of_steps(150, **shape)
+    for effects in (EFFECTS, LARGE_TOO):
+        assert alarms(comparisons, effects) < 0.06
 
 
 def test_the_usual_interval_would():

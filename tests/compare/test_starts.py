@@ -5,6 +5,7 @@ python -c "from tests.compare import test_starts as t; print(t.simulated(4, time
 """
 
 import math
+from functools import cache
 from random import Random
 from statistics import median
 from typing import NamedTuple
@@ -78,6 +79,7 @@ class Simulated(NamedTuple):
     """Share of the cases in which the starts are said to differ."""
 
 
+@cache
 def simulated(starts, pace=normal, pairs=PAIRS_OF_A_START, times=1000):
     random, truth = Random(f"{starts} {pace.__name__} {pairs}"), math.expm1(CHANGE)
     cases = [[one_start(random, pace, pairs) for _ in range(starts)] for _ in range(times)]
@@ -208,8 +210,9 @@ def test_and_it_finds_more_than_the_check_of_one():
 def test_starts_too_short_for_a_check_have_none_together():
     assert check_of_starts([None, None]) is None
     one = checked(1)
-    assert check_of_starts([None, one]).change == pytest.approx(one.change)
-    assert check_of_starts([None, one]).half_width == pytest.approx(one.half_width)
+    assert check_of_starts([None, one]) == having(
+        change=pytest.approx(one.change), half_width=pytest.approx(one.half_width)
+    )
 
 
 # ── what is said ────────────────────────────────────────────────────────────────────────

@@ -95,8 +95,7 @@ def test_every_block_is_measured_under_its_own_settings(behind):
     for row in done.rows:
         settings = BASE | GRID.changes(row.cell)
         assert row.busy_s / row.steps == pytest.approx(step_ms(settings) / 1e3)
-        assert row.samples == row.steps * int(settings["batch_size"])
-        assert row.host_ms == 2.0
+        assert row == having(samples=row.steps * int(settings["batch_size"]), host_ms=2.0)
     assert done.worker.settings == BASE
     assert done.commands == []
 

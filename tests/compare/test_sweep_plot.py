@@ -1,7 +1,3 @@
-import importlib.util
-import subprocess
-import sys
-
 import msgspec
 import pytest
 
@@ -71,10 +67,3 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
 def test_a_plot_that_cannot_be_written_is_reported_in_a_line(tmp_path):
     with pytest.raises(RecordingError, match=r"cannot write .*sweep\.svg: no such file"):
         plot.draw(tmp_path / "gone" / "sweep.svg", TITLE, GRID, RESULTS)
-
-
-def test_only_a_plot_loads_matplotlib():
-    assert importlib.util.find_spec("matplotlib")
-    code = "import gpudash.cli.sweep, sys; print('matplotlib' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"

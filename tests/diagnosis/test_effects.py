@@ -14,6 +14,7 @@ from gpudash.protocol.training import Phase
 from gpudash.snapshot import RankRow, Snapshot
 from gpudash.trace.summary import KernelUse, Summary
 from tests.diagnosis.recorded import NAMES, recorded
+from tests.having import having
 
 
 def step(**values):
@@ -25,8 +26,7 @@ def step(**values):
 def gain(helps, before, value, *, waits=False, timings=(), **values):
     measured = step(**values)
     model = model_of(measured, waits=waits)
-    change = LeverChange(helps, before, value, measured, model, timings=timings)
-    return gain_of(change)
+    return gain_of(LeverChange(helps, before, value, measured, model, timings=timings))
 
 
 def profile(*kernels):
@@ -72,8 +72,7 @@ def test_workers_bring_no_more_than_all_cores_can_do_and_nothing_surely_where_no
     """Ten ms of which eight load in the training's process: 14 ms of one core's work in all."""
     loading = {"data_ms": 8.0, "device_ms": 2.0, "host_ms": 2.0, "busy_cores": 1.4}
     shared = gain("more workers", "0", "2", cores=2, **loading)
-    assert shared.low_pct is None
-    assert shared.high_pct == pytest.approx(100 * (10 / 7 / 0.97 - 1))
+    assert shared == having(low_pct=None, high_pct=pytest.approx(100 * (10 / 7 / 0.97 - 1)))
     full = gain("more workers", "1", "2", workers=1, cores=2, **{**loading, "busy_cores": 2.0})
     assert full.high_pct == 0.0
     many = gain("more workers", "1", "2", workers=1, cores=16, **loading)
@@ -337,8 +336,7 @@ def once_a_step(collective_ms=None, waits_ms=None, **values):
 
 def test_once_a_step_leaves_one_part_of_the_exposed_communication():
     found = once_a_step(phases_ms={"communication": 4.0})
-    assert found.low_pct is None
-    assert found.high_pct == pytest.approx(100 * (10 / 6.5 / 0.97 - 1))
+    assert found == having(low_pct=None, high_pct=pytest.approx(100 * (10 / 6.5 / 0.97 - 1)))
     assert once_a_step() is None
 
 

@@ -31,6 +31,7 @@ from tests.diagnosis.trainings import (
     starved,
     two_streams,
 )
+from tests.having import having
 
 
 @pytest.mark.parametrize("lasts_s", [0.1, 3.0])
@@ -47,11 +48,13 @@ def test_evaluations_that_take_most_of_the_time_limit_however_short_each_is(last
 
 def test_a_limit_is_named_with_its_evidence():
     found = ask(two_streams())
-    assert found.title == "GPU-bound"
-    assert found.evidence == (
-        "the GPU is busy 100 % of the step",
-        "encode runs beside training 82 % of it",
-        "the host is 4.22 ms ahead",
+    assert found == having(
+        title="GPU-bound",
+        evidence=(
+            "the GPU is busy 100 % of the step",
+            "encode runs beside training 82 % of it",
+            "the host is 4.22 ms ahead",
+        ),
     )
     assert ask(gpu_step()).evidence[0] == "the GPU is busy 99 % of the step"
     waiting = ask(measured(core_wait_pct=50.0))
@@ -88,11 +91,13 @@ def test_an_allocator_that_asks_the_driver_says_how_often_and_what_ends_that():
     often = {"device_allocs": 15.5, "device_frees": 15.0}
     said = "a step asks the driver for memory 15.5 times, and gives it back 15.0"
     emptied = ask(asking(alloc_retries=0.0, **often))
-    assert emptied.title == "bound by the allocator"
-    assert emptied.evidence == (
-        "asking the driver for memory takes about 3.05 of 10.0 ms",
-        said,
-        "memory does not run out: leave out what empties the cache",
+    assert emptied == having(
+        title="bound by the allocator",
+        evidence=(
+            "asking the driver for memory takes about 3.05 of 10.0 ms",
+            said,
+            "memory does not run out: leave out what empties the cache",
+        ),
     )
     ran_out = ask(asking(alloc_retries=0.5, **often))
     assert ran_out.evidence[2].startswith("memory runs out 0.5 times a step")

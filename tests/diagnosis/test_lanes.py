@@ -31,8 +31,7 @@ def test_a_short_label_is_a_word_or_its_first_letters():
 
 
 def test_a_phase_has_its_own_hue_or_one_of_six_in_turn():
-    hues = [look("own", "own", index)[0] for index in range(8)]
-    assert hues == [1, 2, 3, 4, 5, 6, 1, 2]
+    assert [look("own", "own", index)[0] for index in range(8)] == [1, 2, 3, 4, 5, 6, 1, 2]
     assert {look("forward", "forward", index)[0] for index in range(8)} == {
         METRICS["forward_ms"].hue
     }

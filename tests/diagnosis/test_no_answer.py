@@ -8,6 +8,7 @@ from gpudash.protocol.readings import OtherJobs
 from gpudash.snapshot import Hang, RankRow, RankStack, RecentMeans, Series, Snapshot
 from gpudash.statistics import WARMUP_STEPS
 from tests.diagnosis.trainings import answered, ask, changed, compared, gpu_step, measured
+from tests.having import having
 from tests.tui.fake_engine import result
 
 FAILED = Snapshot(
@@ -100,12 +101,12 @@ def test_an_interruption_shows_what_was_known_before(state):
     for _ in range(3):
         found = ask(stopped, known)
         known = found
-    assert found.kind == state
-    assert found.title == {"paused": "paused", "switching": "switching to batch_size=16 …"}[state]
+    assert found == having(
+        kind=state, title={"paused": "paused", "switching": "switching to batch_size=16 …"}[state]
+    )
     assert found.evidence[:1] == ("before that: GPU-bound",)
     assert found.evidence.count("before that: GPU-bound") == 1
-    assert found.lanes == ask(gpu_step()).lanes
-    assert found.tries == ()
+    assert found == having(lanes=ask(gpu_step()).lanes, tries=())
     assert ask(stopped).lanes == ()
 
 

@@ -15,6 +15,7 @@ from gpudash.snapshot import RankRow, Straggler
 from gpudash.trace.summary import Summary
 from tests.diagnosis.recorded import NAMES, recorded
 from tests.diagnosis.trainings import CPU, GPU, ask, changed, measured
+from tests.having import having
 
 OF_THREADS = next(one for one in OF_PROCESS if one.name == "threads")
 
@@ -160,8 +161,7 @@ def more_workers(before, after, **owners_ms):
         workers=int(before),
     )
     model = model_of(step, waits=False)
-    change = LeverChange("more workers", before, after, step, model)
-    return gain_of(change)
+    return gain_of(LeverChange("more workers", before, after, step, model))
 
 
 def test_more_workers_leave_what_the_training_takes_apart_itself():
@@ -229,9 +229,11 @@ def threads(own, *, cores, moved="own", device=CPU, **host):
 def test_a_core_for_each_thread_splits_operators_at_best_among_all_of_them():
     found = threads(1, cores=4)
     assert found.keys() == {"4"}
-    assert found["4"].high_pct == pytest.approx(100 * (4 / 0.97 - 1))
-    assert found["4"].label == "perhaps much"
-    assert found["4"].source == "threads of an operator: 1, cores that are there for them: 4.0"
+    assert found["4"] == having(
+        high_pct=pytest.approx(100 * (4 / 0.97 - 1)),
+        label="perhaps much",
+        source="threads of an operator: 1, cores that are there for them: 4.0",
+    )
     half = threads(3, cores=4, cpu_pct=300.0)
     assert half["4"].label == "up to +37 %"
 

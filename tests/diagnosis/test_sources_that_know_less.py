@@ -6,6 +6,7 @@ import pytest
 from gpudash.protocol.training import Progress
 from gpudash.recording.intervals import Intervals
 from gpudash.views.live import LiveView
+from tests.having import having
 from tests.lives import said
 from tests.scripted_run import BEGAN_S, PLAN, Trainer
 
@@ -25,14 +26,11 @@ def test_the_screen_shows_the_rate_of_steps_and_no_other():
     for item in items():
         view.take(said(item))
     shown = view.snapshot(BEGAN_S + 2.5)
-    assert shown.steps_per_s == pytest.approx(20.0)
-    assert shown.samples_per_s is None
+    assert shown == having(steps_per_s=pytest.approx(20.0), samples_per_s=None)
     assert shown.series.of("steps_per_s")[1] == pytest.approx(20.0)
     assert shown.series.of("samples_per_s") == shown.series.of("data_ms") == ()
     (row,) = shown.results
-    assert row.steps_per_s == pytest.approx(20.0)
-    assert row.samples_per_s is None
-    assert row.values == {}
+    assert row == having(steps_per_s=pytest.approx(20.0), samples_per_s=None, values={})
 
 
 def test_a_recording_leaves_their_cells_empty():

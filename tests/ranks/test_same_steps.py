@@ -5,6 +5,7 @@ from msgspec.structs import replace as changed
 
 from gpudash.protocol.training import Step
 from gpudash.ranks.same_steps import MOST_SAMPLES, SameSteps
+from tests.having import having
 
 TEN_MS = 100.0
 """A step time of which a block of a second holds ten."""
@@ -140,10 +141,12 @@ def test_a_rank_has_the_means_of_its_steps():
 
     rank = first_block(like).ranks[0]
     assert (rank.own_ms, rank.wait_ms, rank.least_wait_ms, rank.apart_ms) == (90, 10, 9, 60)
-    assert rank.own_deviation_ms == pytest.approx((10 / 9) ** 0.5)
-    assert rank.own_error_ms == pytest.approx(1 / 3)
-    assert rank.by_work_ms == pytest.approx(rank.own_deviation_ms)
-    assert rank.phases_ms == {"forward": 40.0, "backward": 30.0, "": 25.0}
+    assert rank == having(
+        own_deviation_ms=pytest.approx((10 / 9) ** 0.5),
+        own_error_ms=pytest.approx(1 / 3),
+        by_work_ms=pytest.approx(rank.own_deviation_ms),
+        phases_ms={"forward": 40.0, "backward": 30.0, "": 25.0},
+    )
     assert (rank.data_ms, rank.host_ms, rank.work) == (2.0, 20.0, 1000.0)
 
 

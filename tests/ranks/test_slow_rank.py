@@ -12,6 +12,7 @@ from msgspec.structs import replace as changed
 from gpudash.protocol.readings import GpuReading, HostReading
 from gpudash.protocol.training import Progress, Step
 from gpudash.ranks.slow_rank import Stragglers
+from tests.having import having
 from tests.simulated_ranks import PARTS_MS, STEP_MS, Ranks, start
 
 PARTS = ("data", "copy", "forward", "backward", "optimizer", "host")
@@ -37,14 +38,14 @@ def begin(ranks):
 
 
 def found(ranks, seconds=30.0, stragglers=None, told=lambda _rank, step: step):
-    """The stragglers found after each step, without repeats; `told` is what is told of a step."""
+    """The stragglers found as rank 0 reports, without repeats; `told` is what is told of a step."""
     stragglers = stragglers or begin(ranks)
     seen = [None]
     for rank, progress in ranks.train(seconds):
         as_told = tuple(told(rank, step) for step in progress.steps)
         stragglers.take(rank, changed(progress, steps=as_told))
-        if stragglers.found() != seen[-1]:
-            seen.append(stragglers.found())
+        if rank == 0 and (found := stragglers.found()) != seen[-1]:
+            seen.append(found)
     return seen
 
 
@@ -85,17 +86,21 @@ def test_equal_ranks_with_cut_backward_passes_give_no_alarm_nor_do_those_that_cu
 # ── rank and phase ────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("part", PARTS)
-@pytest.mark.parametrize(("pct", "ranks"), [(3, 2), (5, 4), (20, 8)])
+@pytest.mark.parametrize(
+    ("part", "pct", "ranks"),
+    [*((part, 3, 2) for part in PARTS), ("data", 5, 4), ("backward", 20, 8)],
+)
 def test_a_slow_rank_is_named_with_its_phase_and_no_other_ever_is(part, pct, ranks):
     seen = found(Ranks(ranks, seed=pct, delay=slow(1, **{part: of_step(pct)})))
     assert {(one.rank, one.phase, one.kind) for one in seen if one} == {(1, part, "persistent")}
-    assert seen[-1].excess_ms == pytest.approx(of_step(pct), rel=0.35)
-    assert seen[-1].slower_pct == pytest.approx(pct, rel=0.45)
-    assert seen[-1].others_wait_ms == pytest.approx(of_step(pct), rel=0.35)
+    assert seen[-1] == having(
+        excess_ms=pytest.approx(of_step(pct), rel=0.35),
+        slower_pct=pytest.approx(pct, rel=0.45),
+        others_wait_ms=pytest.approx(of_step(pct), rel=0.35),
+    )
 
 
-@pytest.mark.parametrize(("pct", "ranks", "seed"), [(3, 2, 0), (5, 4, 1), (20, 2, 2), (10, 8, 3)])
+@pytest.mark.parametrize(("pct", "ranks", "seed"), [(3, 2, 0), (10, 8, 3)])
 def test_a_slower_clock_is_in_all_that_is_computed_and_in_no_single_phase(pct, ranks, seed):
     computed = {name: PARTS_MS[name] for name in ("forward", "backward", "optimizer")}
     longer = {name: pct / 100 * ms for name, ms in computed.items()}
@@ -115,7 +120,7 @@ def test_a_rank_that_becomes_slow_later_is_named_within_30_s():
 
 
 @pytest.mark.parametrize(
-    ("ranks", "jitter", "seconds"), [(2, 0.05, 60), (4, 0.1, 60), (8, 0.05, 60), (64, 0.03, 30)]
+    ("ranks", "jitter", "seconds"), [(2, 0.05, 60), (4, 0.1, 60), (16, 0.03, 24)]
 )
 def test_ranks_that_differ_as_two_gpus_do_give_no_alarm(ranks, jitter, seconds):
     assert found(Ranks(ranks, seed=ranks, jitter=jitter, spread=0.0025), seconds) == [None]
@@ -160,8 +165,7 @@ def test_a_rank_is_named_whose_loader_workers_have_so_many_batches_at_once(each)
 # ── changing ranks and unequal batches ──────────────────────────────────────
 
 
-@pytest.mark.parametrize("ranks", [2, 8])
-@pytest.mark.parametrize("turn_s", [2, 4])
+@pytest.mark.parametrize(("ranks", "turn_s"), [(2, 2), (8, 4)])
 def test_a_slow_rank_that_changes_is_wandering(ranks, turn_s):
     def delay(step, rank):
         return {"backward": 3.0} if rank == int(step / steps(turn_s)) % ranks else {}

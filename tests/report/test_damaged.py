@@ -24,6 +24,7 @@ from gpudash.run.replayed import replayed
 from gpudash.tui.panels import View
 from tests.any_record import values
 from tests.compare import test_runs
+from tests.conftest import slow_examples
 from tests.recording import every_message, test_ranks
 from tests.recording.damage import DAMAGE, damaged
 from tests.tui.frames import frame
@@ -182,6 +183,7 @@ def test_a_word_of_another_gpudash_for_how_a_lever_helps_is_passed_over(tmp_path
     read_by_all(log)
 
 
+@slow_examples(25)
 @given(data=st.data(), damage=DAMAGE, reader=st.sampled_from([*READERS]))
 def test_any_damage_is_read_or_refused_in_a_line(
     recordings: dict[str, dict[str, bytes]],
@@ -198,6 +200,7 @@ def test_any_damage_is_read_or_refused_in_a_line(
     read_by(reader, folder, name)
 
 
+@slow_examples(25)
 @given(
     bodies=st.lists(values(Event | Reading), max_size=4),
     at=st.integers(1, 50),

@@ -79,7 +79,7 @@ def named(shown: Shown) -> set[tuple[int, str] | None]:
 @pytest.fixture(scope="module")
 def slow():
     """A rank is slow by 20 % of a step for 12 s, and recovers."""
-    return messages(20, 12, then_s=12)
+    return messages(20, 12, then_s=14)
 
 
 @pytest.mark.parametrize("interval_s", [0.5, 5.0])

@@ -168,7 +168,7 @@ def still(
     return Still(size, snapshot or Snapshot(workload="encdec"), view)
 
 
-RUNNING = training()
+RUNNING = answered(training())
 Test = TypeVar("Test", bound=Callable[..., object])
 
 

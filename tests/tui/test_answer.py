@@ -220,8 +220,7 @@ def test_what_a_proposal_takes_gives_way_to_its_gain():
         (82, f"{told}   about 30 s"),
         (50, told),
     ):
-        rows = shown(starved, width)
-        assert says in rows[2]
+        assert says in shown(starved, width)[2]
     assert "+39" not in (shown(starved, 36))[2]
 
 

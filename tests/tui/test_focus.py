@@ -407,7 +407,6 @@ STATES = {
     "training": training(),
     "A/B running": comparing(),
     "failed": changed(training(), state="failed", status="failed."),
-    "unknown workload": changed(training(), workload="mine", settings={}),
     "replay": SHOWN,
 }
 ANSWERED = {name: answered(shown) for name, shown in STATES.items()}

@@ -39,7 +39,7 @@ def refused(d):
     return refused
 
 
-@showing(None, notifications=True)
+@showing(None)
 async def test_what_needs_an_answer_or_a_verdict_that_is_not_there(d, refused):
     free = "the answer proposes no lever now; press a to compare the one under the cursor"
     none, early = "no A/B has been run here", "the A/B has no verdict yet"
@@ -123,7 +123,7 @@ async def test_what_a_recording_cannot_obey(refused):
     await refused(running, why, "a", tab="ab")
 
 
-@showing(None, notifications=True)
+@showing(None)
 async def test_two_trainings_that_are_compared_take_no_request_but_their_verdict_is_written(
     d, refused, monkeypatch, tmp_path
 ):

@@ -2,9 +2,6 @@
 
 import asyncio
 import math
-import os
-import subprocess
-import sys
 import threading
 import time
 from types import SimpleNamespace
@@ -330,25 +327,3 @@ async def test_what_arrives_is_painted_however_late_the_loop_is(monkeypatch, d):
     for steps in (111, 222):
         await d.show(changed(training(), total_steps=steps))
     await d.until("222")
-
-
-# ── imports ─────────────────────────────────────────────────────────────────────────────
-
-
-def test_importing_and_running_it_imports_nothing_heavy():
-    code = """
-import asyncio, sys, gpudash.tui.app
-heavy = {"torch", "torchvision", "scipy", "PIL", "pynvml", "numpy"}
-print(sorted((heavy | {"markdown_it", "psutil", "gpudash.run.session"}) & set(sys.modules)))
-from tests.tui.driving import dashboard
-from tests.tui.fake_engine import training
-async def main():
-    async with dashboard(snapshot=training()) as d:
-        await d.press("p", "g")
-asyncio.run(main())
-print(sorted(heavy & set(sys.modules)))
-"""
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert ran.stdout.split() == ["[]", "[]"]

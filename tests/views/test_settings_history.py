@@ -50,8 +50,7 @@ def trained(bench):
 
 def test_the_first_steps_are_left_out_as_warm_up(bench):
     bench.train(WARMUP_STEPS, 900.0)
-    assert bench.rows()[0].steps == 0
-    assert bench.rows()[0].steps_per_s is None
+    assert bench.rows()[0] == having(steps=0, steps_per_s=None)
     bench.train(40, 50.0)
     (row,) = bench.rows()
     assert row == having(

@@ -172,8 +172,9 @@ def test_what_came_before_a_recording_changes_nothing_in_it():
         now += 0.1
         reconciliation.fold(progress(step(now, 100, device_ms=100)))
     recorded = reconciliation.account().since(before)
-    assert recorded.phases_s == pytest.approx(recorded.wall_s, rel=0.05)
-    assert recorded.unattributed_s == pytest.approx(0, abs=0.05)
+    assert recorded == having(
+        phases_s=pytest.approx(recorded.wall_s, rel=0.05), unattributed_s=pytest.approx(0, abs=0.05)
+    )
 
 
 def test_what_is_measured_in_a_recording_says_nothing_of_the_time_before_it():

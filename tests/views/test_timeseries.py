@@ -216,7 +216,7 @@ def test_the_whole_run_is_kept_the_last_minutes_in_short_ticks(count):
     assert sorted(lengths(series), reverse=True) == lengths(series)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     st.lists(st.sampled_from([40, 700, 2500, 9000]), min_size=1, max_size=4),
     st.integers(300, 1500),
