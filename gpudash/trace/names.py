@@ -32,7 +32,8 @@ OF_MEMORY = re.compile(
     rf"{ALLOCATES.pattern}|(cuda|hip)Free|cuMem(Release|Map|Unmap|SetAccess|Address(Reserve|Free))"
 )
 """… and all that PyTorch's allocator makes to have it and to give it back."""
-_NAMESPACE = re.compile(r"(\(anonymous namespace\)|\b\w+)::")  # \b: no name is read from each letter on
+_NAMESPACE = re.compile(r"(\(anonymous namespace\)|\b\w+)::")
+"""Without `\\b` a name without one would be read again from each of its letters."""
 
 
 def uses_tensor_cores(kernel: str) -> bool:
