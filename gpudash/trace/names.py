@@ -33,7 +33,7 @@ OF_MEMORY = re.compile(
 )
 """… and all that PyTorch's allocator makes to have it and to give it back."""
 _NAMESPACE = re.compile(r"(\(anonymous namespace\)|\b\w+)::")
-"""Without `\\b` a name without one would be read again from each of its letters."""
+"""Without `\\b` a word that no `::` follows would be read again from each of its letters."""
 
 
 def uses_tensor_cores(kernel: str) -> bool:
