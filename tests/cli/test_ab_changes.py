@@ -12,10 +12,8 @@ import pytest
 
 from gpudash.cli.changes_report import ChangeFindings, ChangeReport, document, lines
 from gpudash.cli.changes_screen import told_apart
-from gpudash.cli.main import main
 from gpudash.cli.rounds import MeasuredRound
 from gpudash.compare.blocks import MeasuredBlock
-from gpudash.errors import Exit
 from gpudash.present.card import card_of, markdown
 from gpudash.run.attempts import read
 from gpudash.snapshot import Snapshot
@@ -139,10 +137,8 @@ def test_what_cannot_run_beside_the_other_is_started_after_it(tmp_path):
         (["--a", "sh", "--b", "sh", "--python-a", "x"], "go with --versions"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(words, says, capsys):
-    assert main(["ab", *words]) == Exit.REFUSED
-    (line,) = capsys.readouterr().err.splitlines()
-    assert says in line
+def test_what_cannot_be_compared_is_one_line(words, says, refused):
+    assert says in refused("ab", *words)
 
 
 # ── what the starts show ────────────────────────────────────────────────────────────────

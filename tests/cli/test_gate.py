@@ -115,18 +115,13 @@ def test_the_sentence_begins_with_what_decided():
         (["--junit", "train.py", "base", "--", "train.py"], "train.py exists"),
     ],
 )
-def test_what_cannot_be_gated_is_one_line(words, says, repository, capsys, monkeypatch):
+def test_what_cannot_be_gated_is_one_line(words, says, repository, refused, monkeypatch):
     monkeypatch.setattr("psutil.getloadavg", lambda: (0.0, 0.0, 0.0))
-    assert main(["gate", *words]) == Exit.REFUSED
-    (line,) = capsys.readouterr().err.splitlines()
-    assert says in line
+    assert says in refused("gate", *words)
 
 
-def test_a_project_without_a_repository_is_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["gate", "main", "--", "train.py"]) == Exit.REFUSED
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "valid: a folder in a working tree of Git's" in line
+def test_a_project_without_a_repository_is_one_line(private, refused):
+    assert "valid: a folder in a working tree of Git's" in refused("gate", "main", "--", "train.py")
 
 
 def test_a_loaded_machine_is_told_of(repository, capsys, monkeypatch):
