@@ -41,9 +41,12 @@ def test_a_count_that_has_grown_fails_unless_it_has_paid():
     within, faster = found(-0.01, 0.01), found(0.01, 0.02)
     more = CountChange("launches", 90, 91, came=("add",), went=())
     fewer = CountChange("launches", 91, 90, came=(), went=("add",))
-    assert ending(within, 0.02, [more]) == "slower"
-    assert ending(within, 0.02, [fewer]) == "pass"
-    assert ending(faster, 0.02, [more]) == "faster"
+    for of, count, ends in (
+        (within, more, "slower"),
+        (within, fewer, "pass"),
+        (faster, more, "faster"),
+    ):
+        assert ending(of, 0.02, [count]) == ends
 
 
 def test_losses_end_a_gate_early_only_where_each_side_repeats_itself():

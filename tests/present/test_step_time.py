@@ -177,11 +177,14 @@ def test_the_scale_of_step_times(what, steps_ms, how, top):
 def test_the_legend_has_the_longest_form_that_fits():
     step = step_of(6.83, overlap_ms=5.58, prepare=5.58, forward=2.7, backward=3.97, optimizer=0.16)
     full = "█ forward 2.70  █ backward 3.97  █ optimizer 0.16  · hidden by overlap: encode 5.58"
-    assert words(legend(PARTS, step, 200)) == full
-    assert words(legend(PARTS, step, len(full))) == full
     short = "█ fwd 2.70  █ bwd 3.97  █ opt 0.16  · hidden: enc 5.58"
-    assert words(legend(PARTS, step, len(full) - 1)) == short
-    assert words(legend(PARTS, step, len(short) - 1)) == "█ fwd 2.70  █ bwd 3.97  █ opt 0.16"
-    assert words(legend(PARTS, step, 30)) == "█ fwd 2.70  █ bwd 3.97"  # the shortest goes first
-    assert words(legend(PARTS, step, 12)) == "█ bwd 3.97"
-    assert words(legend(PARTS, step, 0)) == ""
+    for columns, shown in (
+        (200, full),
+        (len(full), full),
+        (len(full) - 1, short),
+        (len(short) - 1, "█ fwd 2.70  █ bwd 3.97  █ opt 0.16"),
+        (30, "█ fwd 2.70  █ bwd 3.97"),  # the shortest goes first
+        (12, "█ bwd 3.97"),
+        (0, ""),
+    ):
+        assert words(legend(PARTS, step, columns)) == shown

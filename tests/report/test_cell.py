@@ -62,6 +62,4 @@ def test_the_pictures_style_is_its_own_where_a_notebook_puts_it_into_its_page():
 
 def test_the_picture_fetches_nothing():
     text = picture(scenes.running())
-    assert "href" not in text
-    assert "url(" not in text
-    assert "<script" not in text
+    assert [one for one in ("href", "url(", "<script") if one in text] == []

@@ -71,7 +71,7 @@ def test_a_narrow_screen_shows_no_number_that_a_wide_one_does_not(scene, tab):
     view = View(tab=tab, focus="pane", panels=PanelChoice(chosen="pane"))
     snapshot = answered(scene())
     known = numbers_of(seen(frame(snapshot, view, (300, 60))))
-    for width in range(60, 200, 23):
+    for width in range(60, 200, 35):
         rest = numbers_of(seen(frame(snapshot, view, (width, 34)))) - known
         cut = {number for number in rest if is_part_of_one(number, known)}
         assert cut <= {"+10", "-10"}, width  # labels of an axis

@@ -74,9 +74,8 @@ async def test_keys_of_levers_add_up_before_any_snapshot_confirms_them_and_are_u
 async def test_space_pauses_and_resumes_n_begins_a_row_and_capital_r_restarts_the_same_plan():
     plan = Plan(workload="encdec", settings={"pipelined": "on"}, device="cuda:1", steps=500)
     async with dashboard(engine=FakeEngine(plan), snapshot=training()) as d:
-        await d.press("space")
-        await d.show(changed(training(), state="paused", status="paused"))
-        assert "resume" in d.lines()[-1]
+        await d.press("space", shows=" resume ")  # also before any snapshot shows it
+        await d.show(changed(training(), state="paused", status="paused"), shows=" resume ")
         await d.press("space", "n", "R")
         assert [call[0] for call in d.engine.calls[1:]] == ["pause", "resume", "new_row", "restart"]
         assert d.engine.calls_of("restart") == [(plan,)]
