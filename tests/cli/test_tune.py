@@ -307,8 +307,8 @@ def test_nothing_to_tune_is_one_line():
 @pytest.mark.usefixtures("_training", "shared_memory")
 def test_a_script_gets_more_loader_workers_and_its_second_tune_only_the_proof():
     first, second = (json.loads(done(*TUNE, "num_workers", *ENDLESS).stdout) for _ in range(2))
-    if str(first["verdict"]).startswith("cannot tell: the training waited for a core"):
-        assert first["best"] == {}  # other jobs took the cores, and it says so
+    if not first["best"]:
+        assert str(first["verdict"]).startswith("cannot tell")  # other jobs took the cores
         return
     assert int(first["best"]["num_workers"]) > 1
     assert not first["remembered"]
