@@ -311,4 +311,3 @@ def test_the_loop_makes_the_host_wait_twice_an_image(make: Make) -> None:
     assert len(few.waits) == 2 * 2
     assert len(many.waits) == 2 * 8
     assert len(many.operations) > 2 * len(preparing(make, 8).operations)
-
