@@ -16,8 +16,8 @@ from gpudash.instrument import profiler as module
 from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
 from gpudash.protocol.inspections import Pinning, Profiled
 from tests.warm import python
+from tests.workloads.trainings import CPU
 
-CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("known_peak")
 PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
 
