@@ -2,6 +2,7 @@
 
 import math
 import time
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -373,25 +374,14 @@ def test_a_first_step_from_before_the_clock_lasts_until_the_clock_was_made(
     assert second.step == 2
 
 
-class Heard:
-    """Notes what a clock tells of the host's time."""
-
-    def __init__(self):
-        self.seen = []
-
-    def iterated(self, _host_s, _waited_s, steps, *, is_seen):
-        self.seen.append((steps, is_seen))
-
-    def go_on(self): ...
-
-
 def test_marks_of_steps_that_are_timed_together_are_not_seen():
     clock = Clock(HostTimestamps(), PHASES, phases_every_s=0.0)
-    clock.host = Heard()
+    clock.host = Mock()
     mark = clock.begin()
     mark("forward")
     mark("backward")
     clock.end(1)
     clock.begin()("forward")
     clock.end(5, count=4)
-    assert clock.host.seen == [(1, True), (4, False)]
+    told = clock.host.iterated.call_args_list
+    assert [(one.args[2], one.kwargs["is_seen"]) for one in told] == [(1, True), (4, False)]

@@ -19,9 +19,7 @@ from gpudash.instrument.device import (
     nvml_uuid,
     reset_peak,
 )
-from tests.workloads.trainings import needs_cuda
-
-CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+from tests.workloads.trainings import CPU, CUDA, needs_cuda
 
 STATISTICS = {
     "reserved_bytes": {"all": {"current": 30 * MIB, "peak": 40 * MIB}},
@@ -53,31 +51,31 @@ def test_the_allocators_statistics_are_in_mib(
 ):
     monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", Mock(side_effect=[answer] * 2))
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (70 * MIB, 200 * MIB))
-    assert device_memory(GPU) == found
+    assert device_memory(CUDA) == found
     if found != UNKNOWN:
-        assert capacity_mib(GPU) == 100.0  # reserved and free memory
+        assert capacity_mib(CUDA) == 100.0  # reserved and free memory
 
 
 @needs_cuda
 def test_statistics_match_torch_and_the_peak_can_be_reset():
-    held = torch.empty(64 * MIB, dtype=torch.uint8, device=GPU)
-    torch.empty(256 * MIB, dtype=torch.uint8, device=GPU)
-    found = device_memory(GPU)
-    assert found.allocated_mib == torch.cuda.memory_allocated(GPU) / MIB
-    assert found.reserved_mib == torch.cuda.memory_reserved(GPU) / MIB
+    held = torch.empty(64 * MIB, dtype=torch.uint8, device=CUDA)
+    torch.empty(256 * MIB, dtype=torch.uint8, device=CUDA)
+    found = device_memory(CUDA)
+    assert found.allocated_mib == torch.cuda.memory_allocated(CUDA) / MIB
+    assert found.reserved_mib == torch.cuda.memory_reserved(CUDA) / MIB
     assert found.peak_mib >= held.numel() / MIB + 256
-    reset_peak(GPU)
-    assert device_memory(GPU).peak_mib == found.allocated_mib
+    reset_peak(CUDA)
+    assert device_memory(CUDA).peak_mib == found.allocated_mib
 
 
 @needs_cuda
 def test_a_cache_that_is_emptied_asks_the_driver_again():
-    give_back(GPU)
-    before = device_memory(GPU).counts
+    give_back(CUDA)
+    before = device_memory(CUDA).counts
     for _ in range(3):
-        torch.empty(256 * MIB, dtype=torch.uint8, device=GPU)
-        give_back(GPU)
-    after = device_memory(GPU).counts
+        torch.empty(256 * MIB, dtype=torch.uint8, device=CUDA)
+        give_back(CUDA)
+    after = device_memory(CUDA).counts
     assert {name: after[name] - count for name, count in before.items()} == {
         "alloc_retries": 0,
         "device_allocs": 3,
@@ -88,21 +86,21 @@ def test_a_cache_that_is_emptied_asks_the_driver_again():
 @needs_cuda
 def test_a_batchs_memory_is_predicted_within_5_percent_from_two_smaller_ones():
     layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU()) for _ in range(8)]
-    model = nn.Sequential(*layers).to(GPU)
+    model = nn.Sequential(*layers).to(CUDA)
     optimizer = torch.optim.AdamW(model.parameters())
 
     def need(batch_size: int) -> Need:
-        give_back(GPU)
-        reset_peak(GPU)
+        give_back(CUDA)
+        reset_peak(CUDA)
         for _ in range(3):
             optimizer.zero_grad()
-            model(torch.ones(batch_size, 16, 64, 64, device=GPU)).square().mean().backward()
+            model(torch.ones(batch_size, 16, 64, 64, device=CUDA)).square().mean().backward()
             optimizer.step()
-        found = device_memory(GPU)
+        found = device_memory(CUDA)
         return Need(found.peak_mib, found.reserved_mib)
 
     need(8)  # the optimizer's state, workspaces
-    expected = forecast({size: need(size) for size in (32, 64)}, capacity_mib(GPU))
+    expected = forecast({size: need(size) for size in (32, 64)}, capacity_mib(CUDA))
     assert expected.tensors.at(256) == pytest.approx(need(256).tensors_mib, rel=0.05)
 
 

@@ -13,9 +13,7 @@ from gpudash.instrument import flops
 from gpudash.instrument.flops import counting, multiplies
 from gpudash.protocol.inspections import Flops
 from tests.warm import python
-from tests.workloads.trainings import needs_cuda
-
-CPU = torch.device("cpu")
+from tests.workloads.trainings import CPU, needs_cuda
 
 
 def model(device: torch.device = CPU) -> nn.Sequential:

@@ -161,30 +161,21 @@ def test_a_failing_pass_leaves_no_hooks(watched):
     assert hooks_on(watched.module) == []
 
 
-def test_the_module_is_not_kept_alive():
-    net = Net()
-    last = LastGradient(net, lambda: None, lambda: None)
-    for _ in range(2):
-        last.begin()
-        net(torch.ones(1, 4)).sum().backward()
-        last.end()
-    module, parameter = weakref.ref(net), weakref.ref(net.first.weight)
-    del net
-    gc.collect()
-    assert module() is None
-    assert parameter() is None
-    last.begin()
-    assert last.end() is False
-
-
-def test_layers_of_a_freed_module_can_be_swapped(watched):
+def test_a_module_is_not_kept_alive_and_its_layers_can_be_swapped(watched):
     watched.backwards(2)
-    layers = [*watched.module.children()]
+    module, layers = weakref.ref(watched.module), [*watched.module.children()]
     watched.module = None
     gc.collect()
+    assert module() is None
     for layer in layers:  # as `to` does with tensors of subclasses: one with a weakref is refused
         for one in layer.parameters():
             torch.utils.swap_tensors(one, nn.Parameter(torch.zeros_like(one)))
+    watched.last.begin()
+    assert watched.last.end() is False
+    parameter = weakref.ref(layers.pop().weight)
+    del layer, one
+    gc.collect()
+    assert parameter() is None
 
 
 def test_no_hooks_are_set_if_the_compiler_would_trace_them(watched):

@@ -15,9 +15,8 @@ from gpudash.protocol.commands import Memory
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.training import Refused
 from tests.instrument.test_owners import alloc, frame, free, snapshot
-from tests.workloads.trainings import needs_cuda
+from tests.workloads.trainings import CUDA, needs_cuda
 
-GPU = torch.device("cuda", 0)
 LINE = frame("/home/train.py", 42)
 RECORDED = snapshot(alloc(1, 3 * MIB, LINE), free(1, 3 * MIB))
 
@@ -52,7 +51,7 @@ def asked(said: list[Event]) -> MemoryHistory:
     return history(said)
 
 
-def history(said: list[Event], device: torch.device = GPU) -> MemoryHistory:
+def history(said: list[Event], device: torch.device = CUDA) -> MemoryHistory:
     return MemoryHistory(device, lambda: ((), ()), said.append)
 
 
@@ -101,7 +100,7 @@ def test_if_memory_runs_out_the_recording_so_far_is_reported(
             False,
             "this needs a GPU: it lists what holds GPU memory",
         ),
-        (GPU, True, "the script records its memory history itself"),
+        (CUDA, True, "the script records its memory history itself"),
     ],
 )
 def test_a_recording_that_is_not_possible_is_refused(
@@ -201,7 +200,7 @@ def test_only_a_gpus_allocator_is_observed_and_reports_the_bytes_requested(
     failed: list[int] = []
     observe(torch.device("cpu"), failed.append)
     assert observers == []
-    observe(GPU, failed.append)
+    observe(CUDA, failed.append)
     (observer,) = observers
     observer(0, 5, 100, 1)
     assert failed == [5]
@@ -211,9 +210,9 @@ def test_only_a_gpus_allocator_is_observed_and_reports_the_bytes_requested(
 def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line(
     asked: MemoryHistory, said: list[Event]
 ):
-    observe(GPU, asked.ran_out)
+    observe(CUDA, asked.ran_out)
     with pytest.raises(torch.OutOfMemoryError):
-        torch.empty(1 << 45, dtype=torch.uint8, device=GPU)
+        torch.empty(1 << 45, dtype=torch.uint8, device=CUDA)
     asked.report_shortage()
     (reported,) = said
     assert reported.owners[0].file == __file__
@@ -222,13 +221,13 @@ def test_on_a_gpu_a_request_that_fails_is_noted_with_its_line(
 
 @needs_cuda
 def test_on_a_gpu_the_line_that_allocates_most_is_found_with_its_size():
-    model = nn.Linear(1024, 1024, device=GPU)
+    model = nn.Linear(1024, 1024, device=CUDA)
     optimizer = torch.optim.AdamW(model.parameters())
     said: list[Event] = []
-    asked = MemoryHistory(GPU, lambda: ([model], [optimizer]), said.append)
+    asked = MemoryHistory(CUDA, lambda: ([model], [optimizer]), said.append)
     asked.ask(Memory(id=7), 0)
     for step in range(1, 1 + STEPS):
-        large = torch.ones(64 * 1024, 1024, device=GPU)
+        large = torch.ones(64 * 1024, 1024, device=CUDA)
         model(large).sum().backward()
         optimizer.step()
         del large

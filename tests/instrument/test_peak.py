@@ -17,10 +17,8 @@ from gpudash.instrument.flops import (
     multiplying,
     side,
 )
-from tests.workloads.trainings import needs_cuda
+from tests.workloads.trainings import CPU, CUDA, DEVICES, needs_cuda
 
-CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
-DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
 HAS = {"cpu": {"fp32", "bf16"}, "cuda": {"fp32", "tf32", "bf16"}}
 
 

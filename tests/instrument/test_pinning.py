@@ -10,9 +10,7 @@ from torch import Tensor
 from gpudash.instrument import pinning
 from gpudash.instrument.pinning import MOST_BYTES, measure, sample
 from gpudash.protocol.inspections import Pinning
-from tests.workloads.trainings import needs_cuda
-
-CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+from tests.workloads.trainings import CPU, CUDA, needs_cuda
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from gpudash.instrument import profiler as module
 from gpudash.instrument.profiler import NoProfile, Profiler, add_record, pageable_copies
 from gpudash.protocol.inspections import Pinning, Profiled
 from tests.warm import python
+from tests.workloads.trainings import CPU
 
-CPU = torch.device("cpu")
 pytestmark = pytest.mark.usefixtures("known_peak")
 PINNING = Pinning(pin_ms=1, thread_pin_ms=1, copy_ms=1)
 
@@ -206,23 +206,15 @@ def test_without_a_whole_step_there_is_no_profile(tmp_path):
         assert nothing_is_left(tmp_path)
 
 
-def active(profile: torch.profiler.profile) -> None:
-    profile.start()
-
-
-def warming_up(profile: torch.profiler.profile) -> None:
-    profile.prepare_trace()
-
-
-@pytest.mark.parametrize("state", [active, warming_up])
-def test_no_profile_begins_while_another_profiler_is_on(tmp_path, state):
+@pytest.mark.parametrize("begin", ["start", "prepare_trace"])
+def test_no_profile_begins_while_another_profiler_is_on_or_warms_up(tmp_path, begin):
     other = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
-    state(other)
+    getattr(other, begin)()
     try:
         with pytest.raises(NoProfile, match="another profiler"):
             profiled(tmp_path / "trace.json")
     finally:
-        if state is warming_up:
+        if begin == "prepare_trace":
             other.start_trace()
         toy()()
         other.stop_trace()

@@ -127,13 +127,6 @@ def test_an_optimizer_that_is_gone_is_waited_for_no_longer(boundaries):
     assert step(boundaries, "D") == ["ends"]
 
 
-def test_many_optimizers_within_one_backward_pass_end_one_step(boundaries):
-    for step in range(3):
-        for parameter in range(5):
-            boundaries.update_begins(parameter, afresh=True)
-        assert boundaries.update_ends() == "ends", step
-
-
 def training(drawn):
     """Return the names of optimizers, and those that step on each of 40 batches, in order.
 

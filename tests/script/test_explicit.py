@@ -52,12 +52,6 @@ def test_declared_steps_are_counted_and_timed(results, shape):
     assert len(one["untimed"]) == found_first
 
 
-def test_the_first_declared_step_begins_with_its_wait_for_a_batch(results):
-    first = results["waits_between"]["records"][0]
-    assert PAUSE_MS <= first["data_ms"] <= first["step_ms"]
-    assert [first["samples"], results["each_batch"]["samples"]] == [8, 96]
-
-
 def test_phases_within_a_declared_step_are_measured(results):
     measured = [phases_ms for phases_ms in each(results["each_batch"], "phases_ms") if phases_ms]
     assert measured
@@ -72,6 +66,8 @@ def test_phases_within_a_declared_step_are_measured(results):
         ("each_batch", {8}, {None}),  # counted from the batches
         ("two_rounds_a_step", {16}, {None}),
         ("tokens_of_the_batches", {8}, {64}),
+        ("waits_between", {8}, {None}),
+        ("tokens_with_a_mask", {8}, {24}),
         ("nested", {5}, {None}),  # the outermost step counts
     ],
 )
@@ -88,7 +84,6 @@ def test_tokens_are_the_input_ids_of_the_batches(results):
 
 def test_tokens_are_those_that_the_attention_mask_leaves_and_padding_the_others(results):
     one = results["tokens_with_a_mask"]
-    assert set(each(one, "tokens")) == {24}
     assert set(each(one, "padding_tokens")) == {40}
     assert [step["tokens"] for step in one["untimed"]] == [24]
     assert "padding" not in one["found"][-1]
@@ -101,13 +96,14 @@ def test_the_time_between_declared_steps_is_own_code_of_the_next_one(results):
     assert min(own_code) >= PAUSE_MS
 
 
-def test_the_wait_for_a_steps_batch_is_part_of_the_step(results):
+def test_the_wait_for_a_steps_batch_is_part_of_the_step_of_the_first_too(results):
     for record in results["waits_between"]["records"]:
         assert PAUSE_MS <= record["data_ms"] <= record["step_ms"]
 
 
 TOLD = {
     "an exception passes through": ("one_fails", {"came": [4]}),
+    "the batches are counted": ("each_batch", {"samples": 96}),
     "nothing inside a step is an evaluation": ("evaluates_inside", {"asides": []}),
     "one between steps is": (
         "evaluates_between",

@@ -39,14 +39,6 @@ def numbers_left(queue):
     return [taken.number for taken in iter(queue.take, None)]
 
 
-def test_a_queue_without_blocks_is_not_running():
-    queue = BlockQueue()
-    assert not queue.running
-    assert queue.take() is None
-    take_in(queue, [], HOME)
-    assert not queue.running
-
-
 def test_blocks_run_in_order_and_the_baseline_is_kept():
     queue = queue_of(4, 5)
     assert queue.running
@@ -136,6 +128,8 @@ def test_ending_a_run_clears_the_queue(taken):
     queue.end(1.0, "")
     assert not queue.running
     assert queue.take() is None
+    take_in(queue, [], HOME)
+    assert not queue.running
     take_in(queue, [block(2)], {"pipelined": "on"})
     assert queue.baseline == {"pipelined": "on"}  # what is active now
 

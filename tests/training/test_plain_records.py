@@ -22,7 +22,8 @@ MODULES = [f"protocol.{name}" for name in MODULES]
 MODULES += ["instrument.device", "training.decision_steps", "metrics"]
 OURS = [importlib.import_module(f"gpudash.{name}") for name in MODULES]
 PLAIN = under_private_name(*MODULES)
-plain = dict(zip(MODULES, PLAIN, strict=True))["protocol.records"]
+THERE = dict(zip(MODULES, PLAIN, strict=True))
+plain, COMMANDS = THERE["protocol.records"], THERE["protocol.commands"].AnyCommand
 KINDS = {
     name: (kind, getattr(there, name))
     for here, there in zip(OURS, PLAIN, strict=True)
@@ -53,8 +54,7 @@ def test_each_encodes_and_decodes_as_with_msgspec(name, data):
 
 @given(record=values(AnyCommand))
 def test_a_command_is_read_by_its_tag(record):
-    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
-    read = plain.Decoder(commands.AnyCommand).decode(records.encode(record))
+    read = plain.Decoder(COMMANDS).decode(records.encode(record))
     assert (type(read).__name__, repr(read)) == (type(record).__name__, repr(record))
 
 
@@ -90,12 +90,11 @@ BAD = [
 
 @pytest.mark.parametrize("text", BAD)
 def test_what_is_no_command_is_refused_by_both(text):
-    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
-    for decoder in (records.Decoder(AnyCommand), plain.Decoder(commands.AnyCommand)):
+    for decoder in (records.Decoder(AnyCommand), plain.Decoder(COMMANDS)):
         with pytest.raises((ValueError, RecursionError)):
             decoder.decode(text.encode())
     with pytest.raises(UnicodeDecodeError):
-        plain.Decoder(commands.AnyCommand).decode(b"\xff")
+        plain.Decoder(COMMANDS).decode(b"\xff")
 
 
 ALSO = [
@@ -107,24 +106,24 @@ ALSO = [
 
 @pytest.mark.parametrize("text", ALSO)
 def test_what_a_newer_dashboard_sends_is_read_by_both(text):
-    commands = dict(zip(MODULES, PLAIN, strict=True))["protocol.commands"]
     ours = records.Decoder(AnyCommand).decode(text)
-    assert repr(plain.Decoder(commands.AnyCommand).decode(text)) == repr(ours)
+    assert repr(plain.Decoder(COMMANDS).decode(text)) == repr(ours)
 
 
 # ── as Python objects ───────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture(params=[0, 1], ids=["msgspec", "plain"])
-def kinds(request):
-    """The classes of either."""
-    return {name: both[request.param] for name, both in KINDS.items()}, (records, plain)[
-        request.param
-    ]
+@pytest.fixture(params=[records, plain], ids=["msgspec", "plain"])
+def module(request):
+    return request.param
 
 
-def test_records_are_frozen_and_compared_by_value(kinds):
-    classes, _ = kinds
+@pytest.fixture
+def classes(module):
+    return {name: both[module is plain] for name, both in KINDS.items()}
+
+
+def test_records_are_frozen_and_compared_by_value(classes):
     slow, same = (classes["Slow"](part="host", ms=1.0) for _ in range(2))
     assert slow == same
     assert hash(slow) == hash(same)
@@ -137,8 +136,7 @@ def test_records_are_frozen_and_compared_by_value(kinds):
         del slow.ms
 
 
-def test_replace_changes_fields_and_leaves_the_record(kinds):
-    classes, module = kinds
+def test_replace_changes_fields_and_leaves_the_record(classes, module):
     slow = classes["Slow"](part="host", ms=1.0)
     assert module.replace(slow, ms=2.0) == classes["Slow"](part="host", ms=2.0)
     assert slow.ms == 1.0
@@ -156,29 +154,25 @@ def test_replace_changes_fields_and_leaves_the_record(kinds):
         ("CodeLine", ("f", 1, "main", 2), {"file": "f"}),
     ],
 )
-def test_each_field_is_given_once_and_by_name_if_it_has_no_order(kinds, kind, values, named):
-    classes, _ = kinds
+def test_each_field_is_given_once_and_by_name_if_it_has_no_order(classes, kind, values, named):
     with pytest.raises(TypeError):
         classes[kind](*values, **named)
 
 
-def test_some_records_take_values_in_order(kinds):
-    classes, _ = kinds
+def test_some_records_take_values_in_order(classes):
     assert classes["CodeLine"]("f", 1, "main", 2) == classes["CodeLine"](
         file="f", line=1, function="main", count=2
     )
 
 
-def test_no_two_records_share_an_empty_default(kinds):
-    classes, _ = kinds
+def test_no_two_records_share_an_empty_default(classes):
     one, other = (classes["State"](at_s=0.0, phase="starting") for _ in range(2))
     one.settings["a"] = "b"
     assert other.settings == {}
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_not_finite_is_null(kinds, value):
-    classes, module = kinds
+def test_what_is_not_finite_is_null(classes, module, value):
     assert module.encode(classes["Slow"](part="host", ms=value)) == b'{"part":"host","ms":null}'
 
 

@@ -30,38 +30,20 @@ class Wandb(ModuleType):
             self.row = {}
 
 
-def logged(open_run):
-    """Have all be logged that was taken."""
-    open_run.close()
-    until(lambda: THREAD not in {one.name for one in threading.enumerate()})
-
-
-@pytest.fixture
-def tracking():
-    made = []
-
-    def track(say=pytest.fail):
-        made.append(WandbRun(say))
-        return made[-1]
-
-    yield track
-    for one in made:
-        logged(one)
-
-
 @pytest.fixture
 def opened(monkeypatch):
-    def open_run(double):
-        module = double()
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-        return module
+    """Return what has the script import W&B, and open a run."""
+
+    def open_run():
+        monkeypatch.setitem(sys.modules, "wandb", Wandb())
+        return sys.modules["wandb"]
 
     return open_run
 
 
 @pytest.fixture
 def wandb(opened):
-    return opened(Wandb)
+    return opened()
 
 
 @pytest.fixture
@@ -70,8 +52,12 @@ def said():
 
 
 @pytest.fixture
-def open_run(tracking, said):
-    return tracking(said.append)
+def open_run(said):
+    """What figures are given to; at the end all that it has taken is logged."""
+    made = WandbRun(said.append)
+    yield made
+    made.close()
+    until(lambda: THREAD not in {one.name for one in threading.enumerate()})
 
 
 def fails(*_, **__):
@@ -111,7 +97,7 @@ def test_without_an_open_run_one_line_says_so_and_figures_go_there_once_it_has(
     opened, open_run, said
 ):
     open_run.take(figures())  # the script has not imported it
-    wandb = opened(Wandb)
+    wandb = opened()
     wandb.run = None
     open_run.take(figures())
     why = "W&B: the training has no run open; once it has, figures go there"

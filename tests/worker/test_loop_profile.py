@@ -1,6 +1,5 @@
 """A profile in the worker's loop: traced steps train as all others, and count in no rate."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from gpudash.protocol.commands import Pause, Plan, Profile
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.inspections import Flops, Profiled, Weights
 from gpudash.protocol.training import State
+from tests.instrument.test_profiler import step_names
 from tests.lives import is_turn
 from tests.worker.in_process import ENTRY, SETTINGS, FakeEntry, Run, stop_when
 from tests.workloads.trainings import weights
@@ -25,11 +25,6 @@ has_gone_on = stop_when(lambda run, event: is_turn(event, run.events, "resumed")
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "trace.json"
-
-
-def step_names(path: Path) -> list[str]:
-    events = json.loads(path.read_bytes())["traceEvents"]
-    return [one["name"] for one in events if one.get("name", "").startswith("ProfilerStep#")]
 
 
 @pytest.mark.parametrize("pipelined", ["off", "on"])

@@ -9,6 +9,7 @@ import termios
 import time
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -63,18 +64,7 @@ class Worker(Watched):
         return answer
 
 
-@pytest.fixture
-def start(shared_memory: None) -> Iterator[Callable[..., Worker]]:
-    workers: list[Worker] = []
-
-    def begin(**plan: object) -> Worker:
-        settings = SMALL | plan.pop("settings", {})
-        workers.append(Worker(Plan(workload="encdec", settings=settings, device="cpu", **plan)))
-        return workers[-1]
-
-    yield begin
-    for worker in workers:
-        worker.source.close()
+SMALL_PLAN = Plan(workload="encdec", settings=SMALL, device="cpu")
 
 
 def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
@@ -116,12 +106,13 @@ def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
     assert failed.sentence == f"mine.py failed: SystemExit: {code}"
 
 
-def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:
-    worker = start()
-    worker.until(lambda: len(worker.of(Status)) > 1)  # its first one leaves before torch is loaded
-    os.kill(worker.held.pid, signal.SIGSEGV)
-    assert str(worker.end()).endswith("was killed by SIGSEGV")
-    worker.until(lambda: any("Segmentation fault" in line for line in worker.lines()))
+def test_a_segfault_leaves_the_stack_on_the_log(shared_memory: None) -> None:
+    worker = Worker(SMALL_PLAN)
+    with closing(worker.source):
+        worker.until(lambda: len(worker.of(Status)) > 1)  # the first comes before torch is loaded
+        os.kill(worker.held.pid, signal.SIGSEGV)
+        assert str(worker.end()).endswith("was killed by SIGSEGV")
+        worker.until(lambda: any("Segmentation fault" in line for line in worker.lines()))
 
 
 def test_more_processes_than_gpus_are_refused() -> None:
@@ -176,8 +167,7 @@ def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
             if not workers or workers[-1].source.held.exit_code is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(tempfile, "tempdir", str(long))
-                    plan = Plan(workload="encdec", settings=SMALL, device="cpu")
-                    workers.append(Worker(plan))
+                    workers.append(Worker(SMALL_PLAN))
                 workers[-1].until(lambda: len(workers[-1].steps()) >= 5)
             return workers[-1]
 

@@ -14,7 +14,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch._subclasses.fake_tensor import DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.conftest import slow_examples
@@ -117,13 +116,15 @@ def assert_close(ours: object, theirs: object, tolerance: float = 1e-5) -> None:
 
 
 @FORMS
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("labels", CASES.values())
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_each_form_is_the_loss_computed_by_hand(
-    form: str, labels: Tensor, dtype: torch.dtype, tolerance: float
+def test_each_form_is_the_loss_computed_by_hand_which_is_never_nan(
+    form: str, labels: Tensor, dtype: torch.dtype, tolerance: float, device: torch.device
 ) -> None:
     logits = logits_for(labels, dtype)
-    loss, gradient = loss_and_gradient(form, logits, labels)
+    found = loss_and_gradient(form, logits.to(device), labels.to(device))
+    loss, gradient = (one.cpu() for one in found)
     assert_close((loss, gradient), by_hand(logits, labels), tolerance)
     trains = any(labels is one for one in TRAINING.values())
     assert (bool(loss > 0), bool(gradient.any())) == (trains, trains)
@@ -136,21 +137,6 @@ def test_each_form_agrees_on_any_labels(form: str, pixels: list[int]) -> None:
     labels = torch.tensor(pixels).reshape(2, 2, 2)
     logits = logits_for(labels)
     assert_close(loss_and_gradient(form, logits, labels), by_hand(logits, labels))
-
-
-@FORMS
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("labels", [CASES[name] for name in RESTING])
-def test_fewer_than_two_labels_change_nothing_and_make_no_nan(
-    form: str, device: torch.device, labels: Tensor
-) -> None:
-    torch.manual_seed(0)
-    model = build_model(SCALES["small"]).to(device)
-    images = torch.randn(len(labels), 3, *labels.shape[1:], device=device)
-    loss = LOSSES[form](model(images), labels.to(device))
-    loss.backward()
-    assert loss == 0
-    assert not any(one.grad.any() for one in model.parameters())  # a NaN would count as any
 
 
 @FORMS
@@ -206,18 +192,6 @@ def test_each_form_waits_less_than_the_one_before(form: str, forward: int, backw
     assert reads.count == backward
 
 
-@FORMS
-def test_without_a_gpu_too_it_shows_which_forms_a_graph_can_record(form: str) -> None:
-    with FakeTensorMode():  # tensors of a GPU that holds no values for the host to read
-        logits = torch.empty(2, NUM_CLASSES, SIDE, SIDE, device="cuda", requires_grad=True)
-        labels = torch.empty(2, SIDE, SIDE, device="cuda", dtype=torch.int64)
-        if form in WAITING:
-            with pytest.raises(DynamicOutputShapeException):
-                LOSSES[form](logits, labels)
-        else:
-            assert LOSSES[form](logits, labels).device.type == "cuda"
-
-
 @needs_cuda
 def test_on_a_gpu_exactly_the_waiting_forms_wait() -> None:
     model = build_model(SCALES["small"]).to(CUDA)
@@ -258,12 +232,10 @@ def test_twenty_steps_lead_to_the_same_weights_under_every_loss(
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("data", ["cached", "resident"])
-def test_exchanging_the_loss_goes_on_with_the_weights_and_keeps_the_batches(
+def test_exchanging_the_loss_goes_on_with_the_weights(
     make: Make, device: torch.device, data: str
 ) -> None:
     exchanged, same = make(device, data=data), make(device, data=data)
-    batches = [next(exchanged._batches) for _ in range(4)]  # all it has: it starts over
-    before = [labels.clone() for _, labels in batches]
     losses = []
     for form in ("where", "counted", "ignore_index", "minmax", "nonzero"):
         losses += train(exchanged, 2)
@@ -272,14 +244,11 @@ def test_exchanging_the_loss_goes_on_with_the_weights_and_keeps_the_batches(
     tolerance = 1e-5 if device == CPU else 1e-4
     assert_close(losses, train(same, 12), tolerance)
     assert_close(weights(exchanged), weights(same), tolerance)
-    for (_, labels), as_it_was in zip(batches, before, strict=True):
-        assert labels.equal(as_it_was)
-        assert (labels == BACKGROUND).any()
 
 
 def test_an_exchanged_loss_is_in_force_at_the_next_step(make: Make) -> None:
     training = make(data="cached")
-    for form in ("minmax", "nonzero", "ignore_index", "counted"):
+    for form in ("minmax", "nonzero", "ignore_index", "where", "minmax", "counted"):
         training.change({"loss": form})
         with HostReads() as reads:
             training.step()

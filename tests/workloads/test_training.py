@@ -32,18 +32,6 @@ pytestmark = pytest.mark.usefixtures("deterministic")
 ENTRY = CATALOGUE["encdec"]
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_switching_back_and_forth_changes_no_number(make: Make, device: torch.device) -> None:
-    serial, switched = make(device), make(device)
-    losses = []
-    for value in ("on", "off", "on"):
-        losses += train(switched, 2)
-        switched.change({"pipelined": value})
-    losses += train(switched, 2)
-    assert_same(device, losses, train(serial, 8))
-    assert_same(device, weights(switched), weights(serial))
-
-
 @needs_cuda
 def test_training_goes_before_preparation_where_both_could_run(make: Make) -> None:
     make(CUDA)

@@ -30,10 +30,16 @@ def net():
     return nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
 
 
+def frozen_net():
+    made = net()
+    made[0].requires_grad_(requires_grad=False)
+    return made
+
+
 class Accumulating:
     """A training whose steps have so many backward passes, over batches of this rank."""
 
-    def __init__(self, levers, lengths=ALIKE, clip=None, moves=None):
+    def __init__(self, levers, lengths=ALIKE, clip=None, moves=None, net=net):
         torch.manual_seed(0)
         self.levers, self.lengths, self.clip = levers, lengths, clip
         self.moves = moves or {1: "last", len(lengths) - 2: "each"}
@@ -42,9 +48,6 @@ class Accumulating:
         self.optimizer = SGD(self.net.parameters(), lr=0.1, momentum=0.9)
         self.sent = []
         """Passes of each step that averaged gradients."""
-        self.wrap()
-
-    def wrap(self):
         self.model = DistributedDataParallel(self.net)
         self.model.register_comm_hook(None, self._averages)
         self.model.logger._set_comm_hook_name("")
@@ -99,6 +102,7 @@ def compared(kind=Accumulating, **options):
 SHAPES |= {
     "alike": compared,
     "changing": partial(compared, lengths=CHANGING),
+    "frozen_weights": partial(compared, lengths=CHANGING, net=frozen_net),
     "clipped_by_norm": partial(compared, lengths=CHANGING, clip=clip_grad_norm_),
     "clipped_by_value": partial(compared, lengths=CHANGING, clip=clip_grad_value_),
 }
@@ -187,17 +191,6 @@ def a_second_optimizer():
             super().step(passes)
 
     return compared(Another, lengths=[3, 3, 3, 3, 2, 3, 3, 3])
-
-
-@shape
-def frozen_weights():
-    class Frozen(Accumulating):
-        def __init__(self, *args, **options):
-            super().__init__(*args, **options)
-            self.net[0].requires_grad_(requires_grad=False)
-            self.wrap()
-
-    return compared(Frozen, lengths=CHANGING)
 
 
 @shape

@@ -5,22 +5,15 @@ from gpudash.diagnosis.effects import EFFECTS
 from gpudash.levers.offers import UNKNOWN
 from gpudash.workload_levers import levers_of
 from tests.diagnosis.recorded import NAMES, recorded
-from tests.script.levers.scripts import Training, found, levers
+from tests.script.levers.scripts import Training, levers
 from workloads import CATALOGUE
 from workloads.take_home import NO_LINES, recipe, recipes
 
 
-def _known():
-    training, data = Training().step(2), DataLoader(range(8), num_workers=1, batch_size=2)
-    moved = training.levers()
-    moved.update(
-        found(training.root, optimizers=[training.optimizer], loader=data, iterator=iter(data))
-    )
-    return moved
-
-
 def test_each_value_of_a_scripts_lever_has_a_recipe():
-    for offer in (*levers().offers, *_known().offers):
+    training, data = Training().step(2), DataLoader(range(8), num_workers=1, batch_size=2)
+    known = training.levers(loader=data, iterator=iter(data))
+    for offer in (*levers().offers, *known.offers):
         notes = {value: one.note for value, one in recipes(offer.name, offer.values).items()}
         notes.pop(UNKNOWN, None)
         assert not [note for note in notes.values() if note.startswith(NO_LINES)], offer.name
