@@ -14,7 +14,7 @@ from tests.tui.driving import showing
 
 
 def lines(job, width=120):
-    rows = rank_rows(job, range(len(job.ranks)), width, cursor=None)
+    rows = rank_rows(job, range(len(job.ranks)), width)
     return ["".join(text for text, _ in parts) for parts in rows]
 
 
