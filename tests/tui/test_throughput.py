@@ -1,7 +1,6 @@
 """The throughput chart: its data, and the widget alone at many sizes."""
 
 import math
-from itertools import pairwise
 
 import msgspec
 import pytest
@@ -193,12 +192,6 @@ def test_a_frozen_chart_shows_the_value_at_its_end():
     lines = seen(CHANGED, TimeView().frozen(20.0))
     assert lines[0].endswith(" 100 ━━")
     assert not any("pipelined" in line for line in lines)
-
-
-def test_where_nothing_was_measured_there_is_a_gap():
-    lines = seen(run([5.0] * 20 + [None] * 20 + [5.0] * 20), TimeView(span_s=None))
-    drawn = [x for x, c in enumerate(lines[-3][6:]) if c == "█"]
-    assert max(later - earlier for earlier, later in pairwise(drawn)) > 10
 
 
 def of_blocks(block_s):
