@@ -47,15 +47,12 @@ def test_a_phase_is_known_by_the_table_or_by_nobody_else():
     assert phases_ms(values) == {"forward": 3.0, "encode": 4.0}
 
 
-def test_every_metric_says_what_measures_it():
+def test_every_metric_says_what_measures_it_how_uncertain_it_is_and_what_becomes_of_its_values():
     for name, one in METRICS.items():
         assert len(one.measured_by) > 3, name
+        assert one.uncertainty, name
+        assert one.formula, name
     assert METRICS["gpu_util_pct"].measured_by == "nvmlDeviceGetUtilizationRates"
     assert METRICS["forward_ms"].measured_by == METRICS["backward_ms"].measured_by
 
-
-def test_every_metric_says_how_uncertain_it_is_and_what_becomes_of_its_values():
-    for name, one in METRICS.items():
-        assert one.uncertainty, name
-        assert one.formula, name
     assert METRICS["power_w"].uncertainty != METRICS["sm_active_pct"].uncertainty

@@ -30,12 +30,6 @@ def test_wherever_a_program_stops_few_of_the_claims_that_hold_are_wrong(worth):
         assert wrong <= RATE * held_in_all + 3 * (RATE * held_in_all) ** 0.5
 
 
-def test_by_intervals_alone_a_program_that_tries_until_it_is_faster_always_finds_something():
-    random = Random(4)
-    found = [any(random.random() <= 0.05 for _ in range(100)) for _ in range(1_000)]
-    assert sum(found) > 950
-
-
 def rounds_between_equals(random):
     rounds = []
     while len(rounds) < 12 and not (rounds and is_decided(over_rounds(rounds), None)):

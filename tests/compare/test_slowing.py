@@ -141,13 +141,6 @@ def test_a_training_that_refuses_its_blocks_ends_it_with_the_reason():
     assert shown.failure
 
 
-def test_what_cannot_suffice_is_known_before():
-    quick, slow = SlowingTrial(STEP_MS), SlowingTrial(10_000.0)
-    for one in (quick, slow):
-        one.begin(Worker().start(), 0)
-    assert quick.shown().expected_s < MOST_S < slow.shown().expected_s
-
-
 def test_a_step_that_never_ends_does_not_outlast_the_minute():
     slow = Conducted(SlowingTrial(STEP_MS), Worker())
     slow.tell(host(Worker().now_s, core_wait_pct=0.0))

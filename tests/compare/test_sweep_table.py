@@ -41,14 +41,6 @@ RESULTS = [
 ]
 
 
-def test_rows_go_down_and_variants_across():
-    assert cells(GRID, RESULTS) == [
-        ["batch_size", "pipelined=off", "pipelined=on"],
-        ["8", "276.4 (GPU 85 %)", "293.7, +6.2 % [+5.9, +6.5] (GPU 99 %)"],
-        ["128", "4.593 (CPU 1.4 cores)", "out of memory"],
-    ]
-
-
 def test_the_text_is_aligned():
     assert as_text(cells(GRID, RESULTS)) == (
         "batch_size  pipelined=off          pipelined=on\n"

@@ -53,22 +53,11 @@ def holding_1(shown):
     return sum(low <= 1 <= high for low, high in shown) / len(shown)
 
 
-def naive(rows):
-    """Every row counted as independent of the others."""
-    steps, per_s = sum(row.steps for row in rows), rate(rows)
-    squares = sum((row.steps - per_s * row.train_s) ** 2 for row in rows)
-    return Spread(squares * len(rows) / (len(rows) - 1) / steps**2, len(rows) - 1)
-
-
 @pytest.mark.parametrize(("count", "memory"), [(40, 0.0), (60, 0.5), (120, 0.8), (240, 0.8)])
 def test_95_percent_of_the_intervals_hold_the_truth_whatever_the_correlation(count, memory):
     shown = intervals(count, memory)
     assert 0.93 <= holding_1(shown) <= 0.995
     assert len(shown) >= 0.85 * 400
-
-
-def test_rows_counted_as_independent_would_give_too_narrow_intervals():
-    assert holding_1(intervals(120, 0.8, spread=naive)) < 0.7
 
 
 @pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (120, 0.95)])

@@ -230,11 +230,6 @@ def test_means_of_slices_are_those_of_bins(values, means):
     assert axes.means(values, (1.0, 2.0, 3.0, 4.0), [slice(0, 2), slice(2, 4)]) == means
 
 
-def test_means_of_slices_weigh_by_the_length_of_ticks():
-    found = axes.means([1.0, 1.0, 10.0, 10.0], (8.0, 16.0, 18.0, 19.0), [slice(0, 3)])
-    assert found == [pytest.approx(2.0)]
-
-
 def test_the_value_at_a_moment_is_that_of_the_tick_around_it():
     series = Series(at_s=(0.5, 1.0, 1.5), values={"step_ms": (1.0, None, 3.0)})
     found = [axes.value_at(series, "step_ms", at_s) for at_s in (0.0, 0.5, 0.6, 1.2, 1.5, 1.6)]

@@ -51,12 +51,6 @@ def test_any_levers_leave_room_for_charts_and_pane_and_fourteen_have_theirs_besi
     assert regions["pane"].height >= 4
 
 
-def test_in_a_wide_terminal_the_charts_are_beside_the_ledger_whose_place_stays():
-    regions = places(200, 50, PanelChoice())
-    assert (regions["levers"].x, regions["levers"].width) == (0, 120)
-    assert {regions[name].x for name in ("throughput", "step", "activity")} == {120}
-
-
 def test_where_there_is_room_for_one_chart_it_is_the_chosen_one():
     small = PanelChoice(lanes=3, lever_rows=16, pane_rows=10)
     assert "step" not in places(120, 40, small)

@@ -8,7 +8,6 @@ from msgspec.structs import replace as changed
 from textual import events
 from textual.app import App
 
-from gpudash.present.history import rate_unit
 from gpudash.present.ledger import MeasuredValue, fitting, measured_values
 from gpudash.protocol.readings import HostReading
 from gpudash.protocol.training import Lever
@@ -103,12 +102,6 @@ def test_a_scripts_lever_shows_its_verdict_though_others_are_unknown():
     )
     script, bf16 = offered("precision", snapshot)
     assert (script.known, bf16.known) == ("", "+25.0 % by an A/B")
-
-
-def test_a_training_without_samples_is_shown_in_steps_per_s():
-    assert rate_unit([changed(row(1, 10.0), samples_per_s=None)]) == "steps/s"
-    assert rate_unit([row(1, 10.0)]) == "samples/s"
-    assert rate_unit([]) == "samples/s"
 
 
 # ── what is estimated to fit ────────────────────────────────────────────────────────────

@@ -140,23 +140,6 @@ def test_joules_and_money_give_way_to_the_verdict():
     assert rows[0] == rows[1]
 
 
-def test_intervals_close_in_down_to_the_newest():
-    lines = text_of(comparison_rows(compared(9), 118, 8))
-    drawn = [line for line in lines if "●" in line]
-    widths = [line.count("─") for line in drawn]
-    assert len(drawn) >= 3
-    assert widths == sorted(widths, reverse=True)
-    assert drawn[-1].split()[:2] == ["9", "pairs"]
-    assert lines[0].strip() == "so far pipelined=off +6.0 % [+5.0, +8.0]"
-
-
-def test_the_figures_of_both_sides_stand_below_each_other():
-    shown = compared(9, a="8", b="16", steps_per_s=(1.339, 0.5025))
-    sides = [row for row in text_of(comparison_rows(shown, 118, 8)) if "steps/s" in row]
-    assert len(sides) == 2
-    assert len({row.index(" steps/s") for row in sides}) == 1
-
-
 def test_the_bars_of_both_sides_are_their_rates_on_one_scale_in_their_hues():
     *_, a, b, _ = comparison_rows(compared(9), 118, 8)
     bars = [row[-1] for row in (a, b)]
@@ -187,14 +170,6 @@ def test_the_time_left_is_that_of_all_pairs_at_the_pace_so_far(begins_s, left):
 
 def test_one_pair_says_nothing_about_the_time_left():
     assert time_left(compared(1), began(0, 1, 2)) == ""
-
-
-def test_a_verdict_stands_first_and_both_sides_in_figures_below():
-    lines = text_of(comparison_rows(CONCLUDED.comparison, 118, 8))
-    assert lines[0] == f" ✓ {VERDICT}"
-    assert lines[-3].startswith(" on   277.0 steps/s  step 3.61 ms  host 2.1 ms")
-    assert lines[-2].startswith(" off  295.0 steps/s  step 3.39 ms  host 2.2 ms")
-    assert lines[-1].strip() == "losses not compared"
 
 
 @pytest.mark.parametrize(("height", "sides"), [(5, 2), (4, 0), (3, 0)])

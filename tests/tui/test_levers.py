@@ -15,7 +15,7 @@ from gpudash.tui.widgets.comparison import comparison_rows
 from gpudash.tui.widgets.levers import LeverPanel
 from tests.present.test_ledger import verdict
 from tests.tui.alone import Alone
-from tests.tui.comparisons import compared, comparing, text_of
+from tests.tui.comparisons import compared, text_of
 from tests.tui.driving import dashboard, mouse
 from tests.tui.fake_engine import FakeEngine, gpu_sample, training
 from tests.tui.frames import painted
@@ -135,24 +135,6 @@ def test_a_click_on_the_fold_opens_it(shown):
     assert "more" not in "".join(lines(shown))
 
 
-def test_the_rule_has_the_heads_and_one_axis_for_estimates_and_proofs():
-    rule, row = lines(panel((own("other"),), proposing(PROMISED)))[:2]
-    assert rule.startswith(" ━ ¹lever ")
-    assert "from → to" in rule
-    assert "samples/s" in rule
-    zero, ten, twenty = (row_at(rule, text) for text in ("0", "+10", "+20 %"))
-    assert zero < ten < twenty
-    assert row[row.index("┊") :].startswith("┊▓")
-    assert row.rindex("▓") < row.index("░")
-    assert ten - 1 <= row.rindex("▓") <= ten + 2
-    assert row.rindex("░") <= twenty + 4
-    assert row.rstrip().endswith("░ +10 to +20 %")  # directly right of its bar
-
-
-def row_at(rule, text):
-    return rule.index(f"━{text}" if f"━{text}" in rule else f"─{text}") + 1
-
-
 @pytest.mark.parametrize("to", ["b", "tensor_decode_in_workers"])
 def test_80_columns_have_the_axis_too(to):
     one = own("fused_optimizer", choices=("a", to))
@@ -192,22 +174,6 @@ def test_a_levers_line(what, rows, snapshot, size, name, shown, hidden):
     assert [text for text in hidden if text in line] == [], what
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_intervals_of_an_a_b_stand_below_the_ledger_on_its_axis_with_their_figures(width):
-    running = compared(9)
-    snapshot = changed(comparing(9), answer=proposing(PROMISED).answer)
-    ledger = panel((own("pipelined"), own("other")), snapshot)
-    lines(ledger, (width, 8))
-    below = text_of(comparison_rows(running, width, 8, placed=ledger.axis))
-    rule, estimate = lines(ledger, (width, 8))[0], line_of(ledger, "other", (width, 8))
-    axis, *intervals = (line for line in below if "+20 %" in line or "●" in line)
-    assert [axis.index(one) for one in ("+10", "+20 %")] == [
-        rule.index(one) for one in ("+10", "+20 %")
-    ]
-    assert {line.index("│") for line in intervals if "│" in line} == {estimate.index("┊")}
-    assert intervals[-1].rstrip().endswith("+6.0 % [+5.0, +8.0]")
-
-
 @pytest.mark.parametrize("alone", [False, True])
 def test_the_axis_stands_still_while_an_a_b_runs_whatever_it_finds(alone):
     levers, drawn = (own("pipelined"), own("other")), set()
@@ -222,19 +188,6 @@ def test_the_axis_stands_still_while_an_a_b_runs_whatever_it_finds(alone):
         drawn.add(axis)
     assert len(drawn) == 1
     assert "+20 %" in drawn.pop() or alone
-
-
-def test_the_lever_under_the_cursor_is_explained_below_the_list(shown):
-    assert shown.find("batch_size")
-    below = words(shown, (120, 12)).partition("more: ")[2].partition("↓ ")[2]
-    assert below.startswith("batch_size, with a new loader: Samples in one step")
-    assert "larger batches" not in words(shown, (120, 6))  # the list has its room first
-
-
-def test_the_explanation_gives_way_to_the_values():
-    shown = panel((own(summary="Where the batches are made, and by how many processes at once."),))
-    assert lines(shown, (96, 3))[2].rstrip().endswith("processes at … ⏎ a, b")
-    assert lines(shown, (120, 3))[2].rstrip().endswith("processes at once.  ⏎ a, b")
 
 
 def test_the_panel_says_why_nothing_can_be_changed():

@@ -185,21 +185,6 @@ def test_times_of_a_step_are_shares_of_it_and_cpu_time_is_in_cores():
     assert found["CPU"].value == "3.8 cores"
 
 
-def test_less_room_has_the_most_important_readings():
-    text = seen(Activity(id="activity"), (44, 5), run(), LIVE)
-    labels = ("busy", "SMs", "both streams", "tensor cores")
-    for line, label in zip(text.splitlines()[1:], labels, strict=True):
-        assert line.startswith(f" {label} ")
-    wide = seen(Activity(id="activity"), (60, 20), run(), LIVE)
-    assert "³GPU and host" in wide
-
-
-@pytest.mark.parametrize(("on_gpu", "has_curve"), [(True, True), (False, False)])
-def test_with_room_the_utilisation_has_a_curve_where_a_gpu_is_read(on_gpu, has_curve):
-    shown = seen(Activity(id="activity"), (80, 24), training(on_gpu=on_gpu), LIVE)
-    assert ("busy, %" in shown) == has_curve
-
-
 def test_before_the_worker_has_started_nobody_says_that_no_gpu_is_read():
     starting = msgspec.structs.replace(
         training(on_gpu=False), state="starting", gpu_missing="waiting for the worker"

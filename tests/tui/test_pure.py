@@ -37,12 +37,6 @@ def test_any_values_are_drawn_as_rows_of_one_width(values, width, height):
     assert set(map(len, rows_of(runs, time_range, height))) <= {width}
 
 
-def test_a_column_is_as_high_as_its_value_in_eighths_of_a_row():
-    time_range = axes.TimeRange(begin_s=0, end_s=4, columns=4)
-    points = [(0.5, 10.0), (1.5, 5.0), (2.5, 0.0), (3.5, 99.0)]
-    assert rows_of([points], time_range, 3, 10.0) == ["█  █", "█▄ █", "██▁█"]
-
-
 def test_the_inbox_keeps_the_newest_and_knocks_once():
     knocks = []
     inbox = Inbox(knock=lambda: knocks.append(1))

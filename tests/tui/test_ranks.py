@@ -13,18 +13,13 @@ from tests.tui import scripts
 from tests.tui.driving import showing
 
 
-def lines(job, width=120, shown=None, cursor=None):
-    rows = rank_rows(job, range(len(job.ranks)) if shown is None else shown, width, cursor=cursor)
+def lines(job, width=120):
+    rows = rank_rows(job, range(len(job.ranks)), width)
     return ["".join(text for text, _ in parts) for parts in rows]
 
 
 def job(count=4, **changes):
     return scripts.changed(scripts.of_gpus(count), **changes)
-
-
-def test_the_rank_that_the_others_wait_for_is_marked():
-    assert [line[1] for line in lines(job())] == [" ", " ", " ", " ", "!"]
-    assert [line[0] for line in lines(job(straggler=None), cursor=1)] == [" ", " ", "▸", " ", " "]
 
 
 def test_sparklines_have_one_scale():
@@ -77,12 +72,6 @@ def test_the_slow_rank_stays_in_sight_wherever_the_list_is_read():
     assert in_sight(job(64), range(20, 24)) == [scripts.SLOW, 21, 22, 23]
     assert in_sight(job(64), range(6)) == [*range(6)]
     assert in_sight(job(64, straggler=None), range(20, 24)) == [20, 21, 22, 23]
-
-
-def test_the_range_of_steps_and_waits_is_shown():
-    assert spread(job()) == "step 6.91 to 6.93 ms, 0.02 to 2.54 ms of it waiting"
-    assert spread(scripts.of_ranks(2)) == "step 106 ms"
-    assert spread(Snapshot()) == ""
 
 
 SLOW = job().straggler

@@ -1,7 +1,6 @@
 """The throughput chart: its data, and the widget alone at many sizes."""
 
 import math
-from itertools import pairwise
 
 import msgspec
 import pytest
@@ -16,7 +15,6 @@ from gpudash.present.throughput import (
     columns_of,
     compared_in,
     label_in,
-    nothing,
     scale_of,
     side_at,
     side_of,
@@ -54,12 +52,6 @@ def test_samples_are_drawn_and_steps_where_nobody_knows_the_samples():
     unknown = msgspec.structs.replace(unknown, series=Series(at_s=(0.5,), values=rates))
     data = throughput(unknown)
     assert (data.unit, data.values, data.now) == ("steps/s", (7.0,), unknown.steps_per_s)
-
-
-def test_a_chart_without_points_says_what_it_waits_for():
-    assert nothing(run([], total_steps=0)) == "waiting for the first step"
-    assert nothing(run([], total_steps=40)) == "waiting for the first half second"
-    assert nothing(run([], state="failed")) == "nothing measured"
 
 
 def points(*values):
@@ -202,12 +194,6 @@ def test_a_frozen_chart_shows_the_value_at_its_end():
     assert not any("pipelined" in line for line in lines)
 
 
-def test_where_nothing_was_measured_there_is_a_gap():
-    lines = seen(run([5.0] * 20 + [None] * 20 + [5.0] * 20), TimeView(span_s=None))
-    drawn = [x for x, c in enumerate(lines[-3][6:]) if c == "█"]
-    assert max(later - earlier for earlier, later in pairwise(drawn)) > 10
-
-
 def of_blocks(block_s):
     """Ten seconds of blocks in turn, from 20 s on."""
     return msgspec.structs.replace(
@@ -225,20 +211,6 @@ def test_blocks_of_b_have_another_hue():
     row = painted_at(chart, Size(60, 8), focused=True)[5]
     inks = [ink for text, ink in row for _ in text]
     assert [inks[6 + column] for column in (48, 15, 20)] == ["past", "a", "b"]
-
-
-def test_a_band_below_the_curve_names_the_side_of_each_block_that_fills_a_column():
-    band = seen(of_blocks(5.0), SECONDS)[-2]
-    assert band[:6] == "  A/B "
-    assert band[6:].split() == ["AAAAABBBBB"]
-
-
-def test_where_both_sides_share_a_column_the_band_shows_their_shares():
-    shown = seen(of_blocks(0.15))[-2]
-    zoomed = seen(of_blocks(0.15), TimeView(span_s=2.0, end_s=26.0))[-2]
-    assert set(shown[6:].strip()) <= set("▂▃▄▅▆▇")
-    assert "AA" in zoomed
-    assert "BB" in zoomed
 
 
 def test_without_a_comparison_in_sight_there_is_no_band():

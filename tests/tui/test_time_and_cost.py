@@ -5,7 +5,6 @@ import re
 import pytest
 from msgspec.structs import replace as changed
 
-from gpudash.diagnosis.answer import FIGURES_S
 from tests.tui.driving import still
 from tests.tui.fake_engine import CPU, training, with_series
 
@@ -17,18 +16,6 @@ def lasting(**values):
     ticks, rate = len(training().series.at_s), 1e3 / values.get("step_ms", 1e3 / 296)
     series = {name: (value,) * ticks for name, value in values.items()}
     return with_series(changed(training(), steps_per_s=rate), **series)
-
-
-@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
-def test_the_lane_of_the_host_says_by_how_much_it_runs_ahead(size):
-    d = still(size, snapshot=lasting(host_ms=0.4, data_ms=0.0, step_ms=4.0))
-    (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
-    assert "busy 0.40" in host or "ahead" in host
-    assert "3.60 ahead" in host
-    busy = lasting(host_ms=3.9, data_ms=0.0, step_ms=4.0)
-    d.show(changed(busy, elapsed_s=busy.elapsed_s + FIGURES_S))
-    (host,) = [line for line in d.lines()[:7] if "host ▏" in line]
-    assert "busy 3.90" in host
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from gpudash.tui.keys import TIMELINE_KEYS
 from gpudash.tui.screens.timeline import TimelineScreen
 from tests.tui.driving import showing, strips_of
 from tests.tui.fake_engine import FakeEngine, answered, training
+from tests.tui.test_profiling import is_open, until
 from tests.tui.traces import LANES, SUMMARY, WAITING, shown, trace_of, training_trace
 
 RUNNING = changed(training(), can=(*training().can, "profile"))
@@ -43,16 +44,6 @@ async def d(d, request):
 
 def view(d):
     return d.app.screen.lanes.view
-
-
-def is_open(d):
-    return isinstance(d.app.screen, TimelineScreen)
-
-
-async def until(d, predicate):
-    while not predicate():
-        await d.pilot.pause(0.01)
-    await d.settle()
 
 
 # ── what is seen ────────────────────────────────────────────────────────────────────────

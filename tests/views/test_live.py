@@ -179,14 +179,6 @@ def test_short_evaluations_leave_the_time_axis_to_others(watched):
     assert shown.steps_per_s == pytest.approx(20.0)
 
 
-def test_a_notice_outlives_an_evaluation():
-    watched = Watched().trained().feed(Notice(text="the disk is full"))
-    assert watched.feed(paused(watched.run.now_s, why="evaluation")).now() == having(
-        status_line="evaluating – the disk is full"
-    )
-    assert watched.feed(watched.run.resume()).now().status_line == "training – the disk is full"
-
-
 def test_a_training_asked_to_pause_while_it_evaluates_is_paused(watched):
     watched.feed(paused(watched.run.now_s, why="evaluation"))
     assert watched.feed(watched.run.pause()).now().state == "paused"
@@ -259,23 +251,24 @@ def test_in_a_pause_samples_that_nobody_counts_remain_unknown():
     assert watched.now() == having(steps_per_s=0.0, samples_per_s=None)
 
 
-def test_the_end_is_shown_with_the_time_it_took(watched):
-    shown = watched.feed(watched.run.finish()).now(later_s=60.0)
-    assert shown == having(
-        state="finished", status="finished after 40 steps", elapsed_s=pytest.approx(2.0)
-    )
-    assert not shown.results[0].live
-
-
 @pytest.mark.parametrize(
-    "ends", [lambda run: run.finish(), lambda run: failed(run.now_s, "", "error")]
+    ("ends", "state", "status"),
+    [
+        (lambda run: run.finish(), "finished", "finished after 40 steps"),
+        (lambda run: failed(run.now_s, "The worker is gone."), "failed", "The worker is gone"),
+        (lambda run: stopped(run.now_s), "stopped", "stopped"),
+    ],
+    ids=["finished", "failed", "stopped"],
 )
-def test_what_the_training_has_reached_stays_after_its_end(ends, watched):
+def test_after_its_end_a_training_stays_what_it_has_reached(ends, state, status, watched):
     reached = watched.now()
     shown = watched.feed(ends(watched.run)).now(later_s=60.0)
+    assert shown == having(state=state, status=status, elapsed_s=2.0, training_s=2.0)
+    assert not shown.results[0].live
     for name in ("total_steps", "steps_per_s", "samples_per_s", "step_ms_p50", "loss"):
         assert getattr(shown, name) == getattr(reached, name)
-    assert shown.steps_per_s == pytest.approx(20.0)
+    watched.feed(starting(watched.run.now_s + 70.0, PLAN))
+    assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
 def test_the_charts_end_with_the_training_and_go_on_with_the_next_one(watched):
@@ -303,11 +296,13 @@ def test_the_training_is_timed_from_each_workers_start_to_its_end():
     )
 
 
-def test_a_notice_stays_until_the_next_change_of_state(watched):
-    watched.feed(Notice(text="the recording ended: disk full"))
-    assert watched.feed(
-        *watched.run.steps(3), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)
-    ).now() == having(status_line="training – the recording ended: disk full")
+def test_a_notice_outlives_steps_and_an_evaluation_until_the_next_change_of_state(watched):
+    watched.feed(Notice(text="the disk is full"))
+    shown = watched.feed(watched.run.step(), gpu(BEGAN_S + 2.0), host(BEGAN_S + 2.0)).now()
+    assert shown.status_line == "training – the disk is full"
+    shown = watched.feed(paused(watched.run.now_s, why="evaluation")).now()
+    assert shown.status_line == "evaluating – the disk is full"
+    assert watched.feed(watched.run.resume()).now().status_line == "training – the disk is full"
     changed = watched.run.change_and({"answers": (7,)}, pipelined="on")
     assert watched.feed(changed).now().status == ""
 
@@ -326,17 +321,6 @@ def test_a_failure_says_what_happened(watched):
     assert watched.feed(
         failed(watched.run.now_s, "The GPU is full.", "out_of_memory")
     ).now() == having(state="failed", status="The GPU is full", pending={})
-
-
-@pytest.mark.parametrize("end", ["failed", "stopped"])
-def test_the_time_stands_still_once_the_run_has_ended(end, watched):
-    if end == "failed":
-        watched.feed(failed(watched.run.now_s, "The worker is gone."))
-    else:
-        watched.feed(stopped(watched.run.now_s))
-    assert watched.now(later_s=60.0) == having(state=end, elapsed_s=2.0, training_s=2.0)
-    watched.feed(starting(watched.run.now_s + 70.0, PLAN))
-    assert watched.now(later_s=75.0).elapsed_s == pytest.approx(77.0)
 
 
 def test_a_restart_keeps_the_past_and_mixes_nothing(watched):
@@ -386,13 +370,6 @@ def test_another_workload_begins_anew_and_the_one_before_has_its_rows_again():
     of_before = [(row.configuration, row.steps) for row in before.results]
     assert [(row.configuration, row.steps) for row in watched.now().results] == of_before
     assert [marker.label for marker in watched.now().markers] == ["workload=encdec"]
-
-
-def test_the_gpu_trained_on_is_shown_and_no_other(watched):
-    mine, other = gpu(BEGAN_S + 1.9), gpu(BEGAN_S + 1.9, uuid="GPU-2222", index=1)
-    shown = watched.feed(mine, other, host(BEGAN_S + 1.9, 321.0)).now()
-    assert shown.gpu == mine
-    assert shown.host.values["cpu_pct"] == 321.0
 
 
 def test_joules_of_a_sample_are_those_of_rank_0_on_its_own_gpu():
@@ -547,29 +524,22 @@ def sides(shown):
     ]
 
 
-def test_blocks_are_stretches_of_time_with_their_side(watched):
+def test_blocks_are_stretches_of_time_with_their_side_and_where_their_steps_begin_to_count(watched):
     watched.feed(comparison(3))
     block(watched, 0, pipelined="off")
     shown = block(watched, 1, pipelined="on").now()
     assert sides(shown) == [(2.0, 2.4, "a"), (2.4, None, "b")]
+    assert [one.counts_s for one in shown.blocks] == pytest.approx([2.1, 2.5])
     shown = home(watched, pipelined="off").now()
     assert sides(shown) == [(2.0, 2.4, "a"), (2.4, 2.8, "b")]
 
 
-def test_of_each_block_it_is_known_where_its_steps_begin_to_count(watched):
-    watched.feed(comparison(3))
-    for number, value in enumerate(("off", "on")):
-        shown = block(watched, number, pipelined=value).now()
-    assert [one.counts_s for one in shown.blocks] == pytest.approx([2.1, 2.5])
-
-
 def test_the_runs_end_and_a_restart_end_a_block():
-    for end in (stopped, starting):
+    for end in (stopped, lambda at_s: starting(at_s, PLAN)):
         watched = Watched().trained()
         watched.feed(comparison())
         block(watched, 0, pipelined="on")
-        more = {"plan": PLAN} if end is starting else {}
-        shown = watched.feed(end(at_s=watched.run.now_s, **more)).now()
+        shown = watched.feed(end(watched.run.now_s)).now()
         assert sides(shown) == [(2.0, 2.4, "b")]
 
 

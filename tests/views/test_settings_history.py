@@ -77,12 +77,6 @@ def test_a_change_begins_a_row_named_by_what_differs_from_the_first(trained):
     assert [row.live for row in rows] == [False, False, True]
 
 
-def test_a_script_with_its_own_settings_is_named_so(trained):
-    assert trained.rows()[0].configuration == "pipelined=off batch_size=8"
-    trained.table.offered(trained.run.settings)
-    assert trained.rows()[0].configuration == "as the script"
-
-
 def test_a_script_that_was_changed_before_it_was_watched_is_named_by_that(bench):
     bench.table.offered({**bench.run.settings, "pipelined": "on"})
     assert bench.rows()[0].configuration == "pipelined=off"
@@ -107,18 +101,15 @@ def test_a_row_in_which_nothing_was_measured_vanishes_and_numbers_stay_consecuti
     ]
 
 
-def test_a_new_row_needs_no_new_warm_up(trained):
-    trained.table.new_row()
-    trained.train(4)
-    assert [row.steps for row in trained.rows()] == [15, 4]
-    assert trained.rows()[1].configuration == "as row 1"
-
-
-def test_a_new_row_during_warm_up_waits_for_the_rest_of_it(bench):
+def test_a_new_row_needs_no_new_warm_up_but_the_rest_of_one(bench):
     bench.train(2)
     bench.table.new_row()
     bench.train(4)
     assert [row.steps for row in bench.rows()] == [1]
+    bench.table.new_row()
+    bench.train(4)
+    assert [row.steps for row in bench.rows()] == [1, 4]
+    assert bench.rows()[1].configuration == "as row 1"
 
 
 def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(trained):
@@ -134,14 +125,6 @@ def test_after_a_change_as_many_steps_are_left_out_as_the_worker_says(trained):
     trained.train(17, 10.0)
     trained.train(20, 75.0)
     assert [row.steps for row in trained.rows()] == [15, 40, 20]
-
-
-def test_after_blocks_as_many_steps_are_left_out_as_the_worker_says(trained):
-    home = trained.run.change_and({"warmup_steps": 17}, pipelined="off")
-    trained.table.go_on(home.segment)
-    trained.train(17, 10.0)
-    trained.train(20)
-    assert trained.rows()[0].steps_per_s == pytest.approx(20.0)
 
 
 def test_a_row_has_the_most_memory_that_tensors_took_while_it_trained(bench):

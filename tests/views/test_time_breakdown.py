@@ -155,28 +155,6 @@ def test_whatever_comes_in_the_parts_add_up_and_none_is_negative(items: list[obj
     assert all(getattr(found, name) >= 0 for name in found.__struct_fields__)
 
 
-def test_what_came_before_a_recording_changes_nothing_in_it():
-    """Long steps are measured more often than short ones, so their shares differ."""
-    reconciliation, narrator, now = TimeAccount(), Narrator(), 0.0
-
-    def tell(item: object) -> None:
-        reconciliation.fold(narrator.tell(item))
-
-    tell(started(now))
-    for number in range(1000):  # short, half idle, one in ten measured
-        now += 0.005
-        device_ms = 2.5 if number % 10 == 0 else None
-        reconciliation.fold(progress(step(now, 5, device_ms=device_ms)))
-    before = reconciliation.account()
-    for _ in range(10):
-        now += 0.1
-        reconciliation.fold(progress(step(now, 100, device_ms=100)))
-    recorded = reconciliation.account().since(before)
-    assert recorded == having(
-        phases_s=pytest.approx(recorded.wall_s, rel=0.05), unattributed_s=pytest.approx(0, abs=0.05)
-    )
-
-
 def test_what_is_measured_in_a_recording_says_nothing_of_the_time_before_it():
     reconciliation = TimeAccount()
     reconciliation.fold(Narrator().tell(started(0)))

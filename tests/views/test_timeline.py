@@ -19,7 +19,7 @@ from gpudash.views.timeline import (
     timeline_of,
 )
 from tests.having import having
-from tests.tui.traces import ENCODE, MAIN, TRAIN, trace_of, training_trace
+from tests.tui.traces import trace_of, training_trace
 
 HOST, STREAM = TraceLane("host", "main"), TraceLane("stream", "stream 7")
 
@@ -249,8 +249,3 @@ def test_a_wait_knows_what_encloses_it_and_overlapping_streams_name_no_event(kin
     timeline = timeline_of(training_trace(1))
     (row,) = (row for row in timeline.rows if row.kind == kind)
     assert details_of(timeline, row, 0) == known
-
-
-def test_lanes_of_the_traces_made_here_are_what_they_are_called():
-    labels = [lane.label for lane in training_trace(1).lanes]
-    assert [labels[one] for one in (MAIN, TRAIN, ENCODE)] == ["main", "stream 7", "stream 13"]
