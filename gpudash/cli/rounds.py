@@ -26,7 +26,7 @@ from gpudash.compare.alternation import (
     alternating,
     undisturbed,
 )
-from gpudash.compare.blocks import MeasuredBlock
+from gpudash.compare.blocks import TRAINING_ENDED, MeasuredBlock
 from gpudash.compare.counted import Each
 from gpudash.errors import Exit, UsageError
 from gpudash.run.guarded import Guarded
@@ -370,7 +370,8 @@ class Rounds:
         fewest = self._fewest_blocks()
         for one in self._running:
             if one.side.failure is not None and not one.has_ended:
-                raise _SideError(one, one.side.failure)
+                ends = one.side.failure == TRAINING_ENDED  # which its session knows a moment later
+                raise _SideError(one, one.why_too_short if ends else one.side.failure)
             if one.hangs:
                 raise _SideError(one, f"no step has ended for {PATIENCE_S:.0f} s")
             if one.has_ended and fewest < FEWEST_BLOCKS:

@@ -28,6 +28,7 @@ LAG_S = 0.25
 TICK_PATIENCE_S = 1.0
 """Seconds of training after a block's end that its energy is waited for."""
 SAMPLES_KEPT = 512
+TRAINING_ENDED = "the training ended"
 READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
 """Readings of which a block has the mean."""
 
@@ -158,7 +159,7 @@ class BlockLog:
     def _turn(self, state: State) -> None:
         has_ended = state.phase in ("starting", "finished", "failed")
         if has_ended or "starts" in state.turns:
-            self.over = "the training ended"
+            self.over = TRAINING_ENDED
         elif "changes" in state.turns:
             for one in self._open:
                 if one.last_step is None:

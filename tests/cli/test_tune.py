@@ -299,8 +299,8 @@ def _training(with_torch, monkeypatch):
 def test_nothing_to_tune_is_one_line():
     ended = done(*TUNE, "channels_last", *ENDLESS)
     assert ended.returncode == Exit.REFUSED
-    assert ended.stderr.splitlines()[-1] == (
-        "gpudash: nothing to tune in train.py: channels_last (the model has no 4-D weights)"
+    assert ended.stderr.endswith(  # the training may have been printing
+        "gpudash: nothing to tune in train.py: channels_last (the model has no 4-D weights)\n"
     )
 
 
