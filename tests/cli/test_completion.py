@@ -24,8 +24,9 @@ def words(*line: str) -> list[str]:
 @pytest.mark.parametrize("name", ["", *VERBS])
 def test_every_option_of_every_verb_is_found(name: str) -> None:
     parser = load(name).parser()
-    options = {action.option_strings[-1] for action in parser.actions if action.option_strings}
-    assert set(words(*filter(None, [name]), "-")) == options
+    assert set(words(*filter(None, [name]), "-")) == {
+        action.option_strings[-1] for action in parser.actions if action.option_strings
+    }
 
 
 def test_levers_are_those_of_the_workload_that_is_named() -> None:

@@ -109,8 +109,7 @@ def test_the_environment_names_the_run_and_where_gpudash_is_found(tmp_path, gpud
 
 
 def test_a_script_may_run_gpudash_itself(tmp_path, gpudash):
-    inner = [*RUN, "--record", "r.csv", TRAINING, "--steps", "30"]
-    ours = gpudash("run", "--watch", "--", *inner)
+    ours = gpudash("run", "--watch", "--", *RUN, "--record", "r.csv", TRAINING, "--steps", "30")
     assert ours.returncode == 0, ours.stderr
     assert "scripted_training.py" in (tmp_path / "r.csv").read_text()
     info = gpudash("run", "--watch", "--", *GPUDASH, "info", "--json")
@@ -230,8 +229,9 @@ def test_a_signal_that_comes_while_the_command_starts_is_passed_on(tmp_path, num
 
         def close(self): ...
 
-    relay = SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
-    UserTraining(understand([script(tmp_path, "")]), Interrupted).run_for(relay)
+    UserTraining(understand([script(tmp_path, "")]), Interrupted).run_for(
+        SimpleNamespace(running=nullcontext, set_parting=lambda _how: None)
+    )
     assert passed_on == [number]
 
 
@@ -303,8 +303,9 @@ FULL = "recording to r.jsonl ends: file too large"
     ("quiet", "said"), [([], f"recorded to r.csv; {FULL}"), (["-q"], f"gpudash: {FULL}")]
 )
 def test_a_full_disk_ends_the_recording_and_not_the_script(quiet, said):
-    training = [TRAINING, "--steps", "150", "--exit", "3"]
-    words = shlex.join([*RUN, *quiet, "--record", "r.csv", *training])
+    words = shlex.join(
+        [*RUN, *quiet, "--record", "r.csv", TRAINING, "--steps", "150", "--exit", "3"]
+    )
     ours = done("bash", "-c", f"ulimit -f 5; exec {words}")
     assert ours.returncode == 3
     *others, last = ours.stderr.splitlines()
@@ -431,8 +432,7 @@ def test_a_folder_that_cannot_hold_runs_is_named_before_anything_starts(
     (short_path / "file").touch()
     monkeypatch.setenv("GPUDASH_RUN_DIR", str(short_path / "file"))
     Path("x.py").write_text("print('started')")
-    said = refused(*words)
-    assert said.startswith(f"gpudash: GPUDASH_RUN_DIR: {short_path}/file is no folder; ")
+    assert refused(*words).startswith(f"gpudash: GPUDASH_RUN_DIR: {short_path}/file is no folder; ")
 
 
 # ── attach ──────────────────────────────────────────────────────────────────────────────
@@ -456,8 +456,9 @@ def recorded(name, pid):
     """A run that another gpudash records."""
     run = a_run(name, pid)
     me = (os.getpid(), keeper.began_ticks(os.getpid()))
-    facts = msgspec.structs.replace(run.facts, is_kept=False, processes=((pid, 1), me))
-    return runs.UserRun(None, facts)
+    return runs.UserRun(
+        None, msgspec.structs.replace(run.facts, is_kept=False, processes=((pid, 1), me))
+    )
 
 
 @pytest.mark.parametrize(

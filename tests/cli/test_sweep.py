@@ -61,8 +61,9 @@ SWEEP = ("sweep", "encdec", "--vary", "batch_size=8,16", "--vary", "pipelined=of
 
 def run(session, *words, rounds=2):
     """Sweep the grid; return the exit code."""
-    how = ("--steps", "3", "--rounds", str(rounds), *map(str, words))
-    return called(*SWEEP, *how, trains=[session])
+    return called(
+        *SWEEP, "--steps", "3", "--rounds", str(rounds), *map(str, words), trains=[session]
+    )
 
 
 @pytest.fixture
@@ -176,8 +177,7 @@ def test_a_presets_size_is_for_the_requested_device(monkeypatch, device, found):
 
 def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
     swept = []
-    check = "gpudash.cli.sweep_grid.check_grid"
-    monkeypatch.setattr(check, lambda *asked: swept.append(asked))
+    monkeypatch.setattr("gpudash.cli.sweep_grid.check_grid", lambda *asked: swept.append(asked))
     monkeypatch.setattr("gpudash.cli.sweep.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
@@ -307,8 +307,9 @@ def test_the_table_is_printed_and_written(tmp_path, swept):
     assert f" --markdown '{markdown}' " in text
     assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
-    blocks = [(turn, cell) for turn in range(2) for cell in range(4)]
-    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == blocks
+    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == [
+        (turn, cell) for turn in range(2) for cell in range(4)
+    ]
 
 
 def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch, capsys):
@@ -459,8 +460,9 @@ def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole):
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, swept):
     file = sweep_file(tmp_path)
-    other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
-    file.started_on(in_process(Worker().start(), device=other))
+    file.started_on(
+        in_process(Worker().start(), device=Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2"))
+    )
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     worker = Worker(step_ms)

@@ -195,8 +195,9 @@ def test_a_recording_names_the_failure_that_ended_it(
     session, screen = begin(record=tmp_path / "run.csv")
     pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
     if of_gpudash:
-        fail = Mock(side_effect=ZeroDivisionError("oops"))
-        monkeypatch.setattr("gpudash.run.fold.TimeAccount.fold", fail)
+        monkeypatch.setattr(
+            "gpudash.run.fold.TimeAccount.fold", Mock(side_effect=ZeroDivisionError("oops"))
+        )
     else:
         os.kill(pid, signal.SIGKILL)
     assert session.wait(PATIENCE_S)
@@ -204,8 +205,7 @@ def test_a_recording_names_the_failure_that_ended_it(
     (failure,) = described(tmp_path)["failures"]
     assert not described(tmp_path)["complete"]
     assert failure["sentence"] == sentence
-    rows_s = float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
-    assert of_gpudash or 0 < failure["at_s"] <= rows_s
+    assert of_gpudash or 0 < failure["at_s"] <= float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
 
 
 def test_rows_take_a_message_before_a_view_can_fail_on_it(
@@ -270,8 +270,7 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
         assert described(tmp_path, name)["complete"]
         recorded_s = float(rows_of(tmp_path / f"{name}.csv")[-1]["time_s"])
         # from the newest step reported at the begin to the newest one reported at the end
-        wall_s = described(tmp_path, name)["account"]["wall_s"]
-        assert wall_s == pytest.approx(recorded_s, abs=1.0)
+        assert described(tmp_path, name)["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
 
 
 def test_requests_before_the_start_are_done_after_it() -> None:
