@@ -313,15 +313,6 @@ def test_a_full_disk_ends_the_recording_and_not_the_script(quiet, said):
     assert others == ["done"]
 
 
-def test_a_flood_of_output_passes_untouched(tmp_path):
-    code = "for _ in range(20): print(('x' * 99 + '\\n') * 10_000, end='')"
-    with subprocess.Popen(
-        [*RUN, "--watch", "-q", script(tmp_path, code)], stdout=subprocess.PIPE
-    ) as ours:
-        size = sum(map(len, iter(lambda: ours.stdout.read(1 << 20), b"")))
-    assert size == 20_000_000
-
-
 # ── ab ──────────────────────────────────────────────────────────────────────────────────
 
 PAIRS = ("ab", "--pairs", "3")

@@ -328,19 +328,13 @@ def unreadable(samples):
     return worker
 
 
-def test_unreadable_samples_are_reported(tmp_path, capsys):
+def test_the_unreadable_samples_of_all_runs_are_counted_and_reported(tmp_path, swept):
     """Another sample was decoded for each, which takes time in a step."""
-    markdown = tmp_path / "t.md"
-    assert run(ScriptedSession(unreadable(1)), "--markdown", markdown) == 0
-    assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
-    assert markdown.read_text(encoding="utf-8").endswith(" |\n\n1 unreadable sample skipped\n")
-
-
-def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, swept):
     swept(unreadable(3), turns=35)
     assert described(tmp_path / "s.csv").skipped_samples == 3
-    code, table, _ = swept(unreadable(2), "--resume")
+    code, table, _ = swept(unreadable(2), "--resume", "--markdown", tmp_path / "t.md")
     assert described(tmp_path / "s.csv").skipped_samples == 5
+    assert (tmp_path / "t.md").read_text().endswith(" |\n\n5 unreadable samples skipped\n")
     assert (code, table.splitlines()[-1]) == (0, "5 unreadable samples skipped")
 
 

@@ -210,16 +210,7 @@ def test_the_best_is_saved_as_a_profile_beside_what_the_file_has(capfd, printed)
     assert "channels_last" in printed("info", "encdec", "--profile", "fast")
 
 
-def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
-    path = Path("pyproject.toml")
-    path.write_text("[tool.gpudash]\nrate = 2\n")
-    tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
-    assert tomllib.loads(path.read_text())["tool"]["gpudash"]["profiles"]["fast"]["levers"] == {
-        "encdec": {"precision": "bf16"}
-    }
-
-
-def test_a_profile_ends_its_lines_as_the_file_does():
+def test_a_profile_goes_into_pyproject_where_that_has_the_configuration_and_ends_lines_alike():
     path = Path("pyproject.toml")
     path.write_bytes(b"[tool.gpudash]\r\nrate = 2\r\n")
     tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})

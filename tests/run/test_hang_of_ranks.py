@@ -66,12 +66,8 @@ def train(monkeypatch, place, tmp_path, with_torch):
         session.close()
 
 
-def stacks_of(snapshot):
-    return len(snapshot.hang.stacks) if snapshot.hang is not None else 0
-
-
 def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
-    screen = train(SCRIPT, seen=lambda s: stacks_of(s) == 2)
+    screen = train(SCRIPT, seen=lambda s: s.hang is not None and len(s.hang.stacks) == 2)
     hang, shown = screen.hangs[0]
     assert hang.missing == (1,)
     assert [one.collective for one in hang.stacks] == ["backward", ""]

@@ -272,7 +272,7 @@ def test_the_end_has_the_time_of_the_trainings_end(run):
     watched = run("-c", program)
     watched.first("parted")
     ends_s = time.monotonic()
-    watched.held.type("\n")
+    watched.source.type("\n")
     watched.end()
     (finished,) = watched.of("finished")
     assert finished.trained_until_s < ends_s < finished.at_s
@@ -313,14 +313,6 @@ def test_it_ends_as_by_ctrl_c_and_harder_only_when_asked_again(run):
     watched.source.send(Stop(id=9))
     assert watched.end() == "train.py was killed by SIGKILL"
     assert not watched.of("failed")  # it was asked to
-
-
-def test_what_is_typed_reaches_it(run):
-    watched = run("-c", "print('hello', input('name? '))")
-    watched.until(lambda: watched.lines() == ["name?"])
-    watched.source.type("Eve\n")
-    watched.end()
-    assert watched.lines() == ["name? Eve", "hello Eve"]
 
 
 # ── how it ends ─────────────────────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -43,13 +44,6 @@ def _soon(monkeypatch):
 
 
 @pytest.fixture
-def elsewhere(short_path):
-    """The directory of the listening gpudash's own run."""
-    (short_path / "other").mkdir()
-    return rendezvous.Rendezvous(short_path / "other")
-
-
-@pytest.fixture
 def training(place):
     with ExitStack() as at_end:
 
@@ -69,11 +63,13 @@ def training(place):
 
 
 @pytest.fixture
-def dashboard(elsewhere):
+def dashboard(short_path):
+    own = short_path / "own"  # of the listening gpudash's own run
+    own.mkdir()
     with ExitStack() as at_end:
 
         def listen(**options):
-            one = Listening(elsewhere, **options)
+            one = Listening(rendezvous.Rendezvous(own), **options)
             at_end.callback(one.processes.close)
             return one
 
@@ -211,24 +207,8 @@ def test_at_the_end_of_the_command_its_last_messages_come_first(training, place,
     assert there.bodies(Progress)[-1].total_steps > 0
 
 
-class Telemetry:
-    """Reads nothing, and keeps the ranks that it was to watch."""
-
-    def __init__(self):
-        self.gpus = {}
-
-    def watch(self, state, /, rank=0):
-        self.gpus[rank] = state.process.device.uuid
-
-    def read(self):
-        return []
-
-    def close(self):
-        pass
-
-
 def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
-    telemetry = Telemetry()
+    telemetry = Mock(read=list)
     monkeypatch.setattr(relays, "TelemetrySource", lambda: telemetry)
     ours, theirs = socket.socketpair()
     processes = [socket.socketpair() for _ in range(2)]
@@ -241,7 +221,8 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
             with process:
                 process.sendall(msgspec.json.encode(messages) + b"\n")
             watched._turn()
-    assert telemetry.gpus == {8: "GPU-8", 9: "GPU-9"}
+    watched = telemetry.watch.call_args_list
+    assert [one.args[0].process.device.uuid for one in watched] == ["GPU-8", "GPU-9"]
 
 
 # ── whatever happens, the training goes on ──────────────────────────────────────────────
