@@ -13,6 +13,7 @@ import pytest
 from gpudash.cli.completion import SCRIPTS, complete
 from gpudash.cli.verbs import SHELLS, VERBS, load
 from gpudash.workload_levers import levers_of
+from tests.cli.test_ab_changes import versions
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload
 
@@ -46,14 +47,12 @@ def test_a_version_is_one_of_the_repository(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert words("gate", "v") == []
-    who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for told in (("init", "-b", "main"), ("commit", "--allow-empty", "-m", "first"), ("tag", "v1")):
-        subprocess.run(["git", *who, *told], check=True, capture_output=True)
+    git = versions(tmp_path, v1="")
     assert words("gate", "")[:3] == [".", "main", "v1"]
     assert words("gate", "main", "v") == ["v1"]
     assert words("ab", "--versions", "main,v") == ["main,v1"]
-    short = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
-    assert complete(["gate", short])[1] == [(short, "first")]
+    short = git("rev-parse", "--short", "HEAD").strip()
+    assert complete(["gate", short])[1] == [(short, "v1")]
 
 
 @pytest.mark.parametrize(

@@ -29,12 +29,6 @@ def token_file(tmp_path):
     return str(path)
 
 
-def messages_of(path):
-    """Return the messages of a recording's log."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
-
-
 def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
     port, steps, ended = free_port(), ("--steps", "300"), tmp_path / "the_other_has_ended"
@@ -53,7 +47,8 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
         assert listening.wait(PATIENCE_S) == 0
     assert (there.returncode, there.stderr) == (3, "done\n")
     assert re.fullmatch(r"training \d+\n", there.stdout)
-    messages = messages_of(tmp_path / "r.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    messages = [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
     assert {one[1] for one in messages if one[-1].get("type") == "Progress"} == {0, 1}
     nodes = {one[-1].get("process", {}).get("node") for one in messages}
     assert {*filter(None, nodes)} == {f"another {os.uname().nodename}"}

@@ -516,28 +516,6 @@ def test_a_run_of_another_node_is_named(monkeypatch):
         choose(None, [])
 
 
-@pytest.fixture
-def attached_to(monkeypatch):
-    """Return a function that attaches to a script's training; it returns gpudash's exit code."""
-    run = SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None)
-    left = ScreenResult(0, Snapshot(workload="train.py"))
-    script = {"name": "train.py", "last_lines": (), "close": lambda: None}
-    script["how_it_ended"] = lambda: "the terminal is gone"
-
-    def call(**how):
-        for name, value in (
-            ("choose", run),
-            ("listen", None),
-            ("TrainingJob", SimpleNamespace(**script, held=SimpleNamespace(**how))),
-            ("show", left),
-            ("on_terminal", True),
-        ):
-            monkeypatch.setattr(attach, name, lambda *_, _value=value, **__: _value)
-        return attach.main(SimpleNamespace(run=None, rate=1.0, command=(), price=None))
-
-    return call
-
-
 @pytest.mark.parametrize(
     ("exit_code", "is_lost", "ours", "said"),
     [
@@ -549,11 +527,28 @@ def attached_to(monkeypatch):
     ],
 )
 def test_attach_ends_as_run_does_with_the_scripts_own_code(
-    attached_to, capsys, exit_code, is_lost, ours, said
+    monkeypatch, capsys, exit_code, is_lost, ours, said
 ):
     is_over = is_lost or exit_code is not None
-    held = {"exit_code": exit_code, "lost": is_lost, "over": is_over, "prints_to": ""}
-    assert attached_to(**held) == ours
+    job = SimpleNamespace(
+        name="train.py",
+        last_lines=(),
+        close=lambda: None,
+        how_it_ended=lambda: "the terminal is gone",
+        held=SimpleNamespace(exit_code=exit_code, lost=is_lost, over=is_over, prints_to=""),
+    )
+    for name, value in (
+        (
+            "choose",
+            SimpleNamespace(facts=a_run("train.py", 7).facts, place=None, open=lambda: None),
+        ),
+        ("listen", None),
+        ("TrainingJob", job),
+        ("show", ScreenResult(0, Snapshot(workload="train.py"))),
+        ("on_terminal", True),
+    ):
+        monkeypatch.setattr(attach, name, lambda *_, _value=value, **__: _value)
+    assert attach.main(SimpleNamespace(run=None, rate=1.0, command=(), price=None)) == ours
     printed = capsys.readouterr().err
     assert printed.endswith(said)
     assert ("runs on" in printed) == (not is_over)

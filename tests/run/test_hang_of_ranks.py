@@ -93,8 +93,10 @@ def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
         "--nproc-per-node=2",
         "--max-restarts=1",
     )
-    words = (*torchrun, DOUBLE, "--steps", "60", "--dies")
-    screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
+    screen = train(
+        *(*torchrun, DOUBLE, "--steps", "60", "--dies"),
+        seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True],
+    )
     assert screen.newest.state == "finished"
     newest = screen.newest.ranks
     assert [(row.restarts, row.steps) for row in newest] == [(1, 57)] * 2  # the last 3 are lost

@@ -141,15 +141,10 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert {line.partition("=")[0] for line in printed} == of_ours
 
 
-def load_torch(ranks: Ranks) -> None:
-    """Wait until both have begun to; an end costs least then."""
-    ranks.until(
+def test_where_one_rank_dies_all_end(ranks: Ranks):
+    ranks.until(  # an end costs least then
         lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.each(Status))
     )
-
-
-def test_where_one_rank_dies_all_end(ranks: Ranks):
-    load_torch(ranks)
     launcher = psutil.Process(ranks.held.pid)
     by_rank = {one.environ()["RANK"]: one for one in launcher.children()}
     by_rank["1"].kill()

@@ -90,12 +90,6 @@ def leaves_nothing(temporary):
     assert not list(temporary.iterdir())
 
 
-def test_a_directory_that_cannot_be_created_is_an_error_with_its_reason(temporary, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
-    with pytest.raises(WorkerError, match="could not start: .*No such file"):
-        WorkloadProcess(PLAN)
-
-
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("fails", range(2))
 def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, monkeypatch):
@@ -115,8 +109,11 @@ def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, monkeypatch):
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(temporary / "python"))
+@pytest.mark.parametrize("needs", [(tempfile, "tempdir"), (sys, "executable")])
+def test_without_a_directory_or_a_python_it_says_so_and_leaves_nothing(
+    needs, temporary, monkeypatch
+):
+    monkeypatch.setattr(*needs, str(temporary / "none"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
         WorkloadProcess(PLAN)
 
