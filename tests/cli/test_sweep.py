@@ -2,6 +2,7 @@ import os
 import re
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -467,13 +468,8 @@ def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, s
 
 
 def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(swept, monkeypatch):
-    rows = []
-
-    def append(_file, row):
-        rows.append(row)
-        if len(rows) == 4:
-            raise RecordingError("the disk is full")
-
+    written = [None] * 3
+    append = Mock(side_effect=[*written, RecordingError("the disk is full")])
     monkeypatch.setattr(SweepFile, "append", append)
     code, table, said = swept(Worker(step_ms))
     assert code == 1

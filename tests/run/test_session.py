@@ -25,10 +25,10 @@ from gpudash.recording.log import LogReader
 from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.source import Source
-from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.workload_process import start as start_workload
 from gpudash.views.time_breakdown import TimeAccount
 from tests.run.screens import Screen
+from tests.run.told import Told
 from tests.waiting import PATIENCE_S, until
 from tests.worker_double import start_double
 
@@ -121,17 +121,13 @@ def test_the_log_says_what_an_ab_had_measured_when_it_was_cut_short(
     session.close()
 
 
-class Metering(TelemetrySource):
+class Metering(Told):
     """Stamps the ticks of energy counters, as far as a session knows."""
 
-    def __init__(self) -> None:
-        super().__init__(energy=True)
-
-    def read(self) -> list[Envelope]:
-        return []
+    meters = True
 
 
-@pytest.mark.parametrize("beside", [(), (Metering(),)])
+@pytest.mark.parametrize("beside", [(), (Metering(()),)])
 def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
     beside: Sequence[Source], tmp_path: Path
 ) -> None:

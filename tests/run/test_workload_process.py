@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -94,16 +95,9 @@ def leaves_nothing(temporary):
 @pytest.mark.parametrize("fails", range(2))
 def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, monkeypatch):
     """Its output, and what Popen itself needs."""
-    make, made = os.pipe, []
-
-    def pipe():
-        if len(made) == fails:
-            raise OSError(24, "Too many open files")
-        made.append(make())
-        return made[-1]
-
+    refused = OSError(24, "Too many open files")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pipe", pipe)
+        patch.setattr(os, "pipe", Mock(side_effect=[*(os.pipe() for _ in range(fails)), refused]))
         with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
             WorkloadProcess(PLAN)
 
