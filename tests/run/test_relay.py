@@ -221,8 +221,9 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
             with process:
                 process.sendall(msgspec.json.encode(messages) + b"\n")
             watched._turn()
-    watched = telemetry.watch.call_args_list
-    assert [one.args[0].process.device.uuid for one in watched] == ["GPU-8", "GPU-9"]
+    told = dict(reversed(one.args) for one in telemetry.watch.call_args_list)
+    gpus = {rank: state.process.device.uuid for rank, state in told.items()}
+    assert gpus == {8: "GPU-8", 9: "GPU-9"}
 
 
 # ── whatever happens, the training goes on ──────────────────────────────────────────────
