@@ -27,7 +27,6 @@ def owner(temporary):
     """Another process with a directory; the directory holds a socket's name."""
     command, where = [sys.executable, "-c", OWNER], os.environ | {"TMPDIR": str(temporary)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where)
-    assert process.stdout
     process.directory = Path(process.stdout.readline().strip())
     (process.directory / "pymp-12345678").mkdir()
     (process.directory / "pymp-12345678" / "listener-12345678").touch()
