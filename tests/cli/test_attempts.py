@@ -40,17 +40,13 @@ def compared(step_ms, *words):
     return test_ab.run(ScriptedSession(Worker(step_ms)), "--json", *words)
 
 
-def alike(settings):
-    return 50.0
-
-
 def listed(printed):
     return json.loads(printed("attempts", "--json"))
 
 
 def test_each_verdict_is_kept_and_git_does_not_see_it(file, capfd, printed):
     assert compared(test_ab.a_quarter_faster) == 0
-    assert compared(alike) == 0
+    assert compared(lambda _settings: 50.0) == 0
     capfd.readouterr()
     faster, same = listed(printed)["attempts"]
     assert (faster["lever"], faster["a"], faster["b"]) == ("pipelined", "off", "on")
@@ -76,13 +72,13 @@ def test_a_claim_that_does_not_hold_is_to_be_measured_over_starts_and_one_that_h
     assert (found["holds"], found["next"]) == (True, "gpudash show pipelined=on")
 
 
-def test_what_failed_or_was_refused_is_kept_with_the_reason(file, capfd, printed):
+def test_what_failed_or_was_refused_is_reported_and_kept_with_the_reason(file, capfd, printed):
     assert main(["ab", "--a", "true", "--b", "true", "--quiet"]) != 0
     stubborn = Worker(
         refuses=lambda settings: "no streams" if settings["pipelined"] == "on" else ""
     )
     assert test_ab.run(ScriptedSession(stubborn)) == Exit.REFUSED
-    capfd.readouterr()
+    assert "gpudash: no verdict: no streams\n" in capfd.readouterr().err
     failed, refused = listed(printed)["attempts"]
     assert (failed["lever"], failed["verdict"], failed["change"]) == ("command", "failed", None)
     assert (refused["verdict"], refused["told"]) == ("refused", "no streams")

@@ -13,6 +13,7 @@ import pytest
 from gpudash.cli.completion import SCRIPTS, complete
 from gpudash.cli.verbs import SHELLS, VERBS, load
 from gpudash.workload_levers import levers_of
+from tests.cli.test_ab_changes import versions
 from tests.worker_double import ROOT
 from workloads import CATALOGUE, find_workload
 
@@ -24,8 +25,9 @@ def words(*line: str) -> list[str]:
 @pytest.mark.parametrize("name", ["", *VERBS])
 def test_every_option_of_every_verb_is_found(name: str) -> None:
     parser = load(name).parser()
-    options = {action.option_strings[-1] for action in parser.actions if action.option_strings}
-    assert set(words(*filter(None, [name]), "-")) == options
+    assert set(words(*filter(None, [name]), "-")) == {
+        action.option_strings[-1] for action in parser.actions if action.option_strings
+    }
 
 
 def test_levers_are_those_of_the_workload_that_is_named() -> None:
@@ -45,14 +47,12 @@ def test_a_version_is_one_of_the_repository(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert words("gate", "v") == []
-    who = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for told in (("init", "-b", "main"), ("commit", "--allow-empty", "-m", "first"), ("tag", "v1")):
-        subprocess.run(["git", *who, *told], check=True, capture_output=True)
+    git = versions(tmp_path, v1="")
     assert words("gate", "")[:3] == [".", "main", "v1"]
     assert words("gate", "main", "v") == ["v1"]
     assert words("ab", "--versions", "main,v") == ["main,v1"]
-    short = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip()
-    assert complete(["gate", short])[1] == [(short, "first")]
+    short = git("rev-parse", "--short", "HEAD").strip()
+    assert complete(["gate", short])[1] == [(short, "v1")]
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,9 @@ def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
     words = ["--record", "run.csv", "--steps", "30", "--set", "model_scale=small", *ON_CPU]
     assert main(words) == Exit.DONE
     said = capfd.readouterr().err
-    last = said.splitlines()[-1]
-    assert re.fullmatch(r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv(; .*)?", last)
+    assert re.fullmatch(
+        r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv(; .*)?", said.splitlines()[-1]
+    )
     assert "\x1b" not in said  # plain lines in a pipe
     with Path("run.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

@@ -29,12 +29,6 @@ def token_file(tmp_path):
     return str(path)
 
 
-def messages_of(path):
-    """Return the messages of a recording's log."""
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
-
-
 def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
     monkeypatch.setenv("GPUDASH_TOKEN", TOKEN)
     port, steps, ended = free_port(), ("--steps", "300"), tmp_path / "the_other_has_ended"
@@ -53,7 +47,8 @@ def test_a_recording_has_the_ranks_of_both_nodes(tmp_path, monkeypatch):
         assert listening.wait(PATIENCE_S) == 0
     assert (there.returncode, there.stderr) == (3, "done\n")
     assert re.fullmatch(r"training \d+\n", there.stdout)
-    messages = messages_of(tmp_path / "r.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    messages = [line for line in lines if isinstance(line, list) and isinstance(line[-1], dict)]
     assert {one[1] for one in messages if one[-1].get("type") == "Progress"} == {0, 1}
     nodes = {one[-1].get("process", {}).get("node") for one in messages}
     assert {*filter(None, nodes)} == {f"another {os.uname().nodename}"}
@@ -76,8 +71,9 @@ def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch
 
 def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
     words = [*RUN, "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
-    texts = (r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
-    terminal = in_terminal(words, *texts, dimensions=(40, 120))
+    terminal = in_terminal(
+        words, r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard", dimensions=(40, 120)
+    )
     assert "\x1b[?1049h" not in terminal.before
     terminal.send("\r")
     shows(terminal, r"\x1b\[\?1049h", "starting").kill(signal.SIGKILL)
@@ -86,8 +82,9 @@ def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
 
 def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     code = f"open({str(tmp_path / 'started')!r}, 'w')"
-    words = [*RUN, "--listen", "0", script(tmp_path, code)]
-    terminal = in_terminal(words, "Enter opens the dashboard")
+    terminal = in_terminal(
+        [*RUN, "--listen", "0", script(tmp_path, code)], "Enter opens the dashboard"
+    )
     terminal.sendintr()
     assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()

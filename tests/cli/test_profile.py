@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from msgspec.structs import replace
@@ -110,18 +111,10 @@ def test_a_trace_is_read_and_laid_beside_another(printed):
 # ── how it comes to its end ─────────────────────────────────────────────────────────────
 
 
-class FakeSession:
-    def __init__(self):
-        self.asked = []
-
-    def profile(self, steps, path):
-        self.asked.append((steps, path))
-        return 1
-
-
 @pytest.fixture
 def trial():
-    return ProfileTrial(3, Path("trace.json")).begin(FakeSession(), News())
+    session = Mock(profile=Mock(return_value=1))
+    return ProfileTrial(3, Path("trace.json")).begin(session, News())
 
 
 def over(trial, snapshot):
@@ -132,10 +125,10 @@ def over(trial, snapshot):
 def test_it_requests_the_profile_once_the_training_is_warm(trial):
     assert not over(trial, Snapshot())
     assert not over(trial, replace(WARM, results=()))
-    assert trial.session.asked == []
+    trial.session.profile.assert_not_called()
     assert not over(trial, WARM)
     assert not over(trial, WARM)
-    assert trial.session.asked == [(3, Path("trace.json"))]
+    trial.session.profile.assert_called_once_with(3, Path("trace.json"))
     silent = replace(WARM, profiling=True, quiet_s=12.0)
     assert trial.line(silent) == "encdec: profiling 3 steps, no step for 12 s"
 

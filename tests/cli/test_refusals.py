@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import pytest
 
 from gpudash.cli.main import LONGEST, main
-from gpudash.cli.parser import Parser
 from gpudash.cli.verbs import VERBS, load
 from workloads import CATALOGUE
 
@@ -74,16 +73,13 @@ def mistyped(word: str, dice: random.Random) -> str:
     return made if made != word else word + "q"
 
 
-def parser_of(words: list[str]) -> Parser:
-    return load(words[0] if words[0] in VERBS else "").parser()
-
-
 # each makes a mistake in the word at a position, and returns what the error has to name
 
 
 def wrong_option(words: list[str], at: int, dice: random.Random) -> str | None:
     right, words[at] = words[at], f"--{mistyped(words[at][2:], dice)}"
-    known = (name for action in parser_of(words).actions for name in action.option_strings)
+    parser = load(words[0] if words[0] in VERBS else "").parser()
+    known = (name for action in parser.actions for name in action.option_strings)
     is_short_for_one = any(name.startswith(words[at]) for name in known)
     return None if is_short_for_one else right
 

@@ -2,6 +2,7 @@ import os
 import re
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -61,8 +62,9 @@ SWEEP = ("sweep", "encdec", "--vary", "batch_size=8,16", "--vary", "pipelined=of
 
 def run(session, *words, rounds=2):
     """Sweep the grid; return the exit code."""
-    how = ("--steps", "3", "--rounds", str(rounds), *map(str, words))
-    return called(*SWEEP, *how, trains=[session])
+    return called(
+        *SWEEP, "--steps", "3", "--rounds", str(rounds), *map(str, words), trains=[session]
+    )
 
 
 @pytest.fixture
@@ -176,8 +178,7 @@ def test_a_presets_size_is_for_the_requested_device(monkeypatch, device, found):
 
 def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
     swept = []
-    check = "gpudash.cli.sweep_grid.check_grid"
-    monkeypatch.setattr(check, lambda *asked: swept.append(asked))
+    monkeypatch.setattr("gpudash.cli.sweep_grid.check_grid", lambda *asked: swept.append(asked))
     monkeypatch.setattr("gpudash.cli.sweep.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
@@ -307,8 +308,9 @@ def test_the_table_is_printed_and_written(tmp_path, swept):
     assert f" --markdown '{markdown}' " in text
     assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
-    blocks = [(turn, cell) for turn in range(2) for cell in range(4)]
-    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == blocks
+    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == [
+        (turn, cell) for turn in range(2) for cell in range(4)
+    ]
 
 
 def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch, capsys):
@@ -327,19 +329,13 @@ def unreadable(samples):
     return worker
 
 
-def test_unreadable_samples_are_reported(tmp_path, capsys):
+def test_the_unreadable_samples_of_all_runs_are_counted_and_reported(tmp_path, swept):
     """Another sample was decoded for each, which takes time in a step."""
-    markdown = tmp_path / "t.md"
-    assert run(ScriptedSession(unreadable(1)), "--markdown", markdown) == 0
-    assert capsys.readouterr().out.endswith("\n1 unreadable sample skipped\n")
-    assert markdown.read_text(encoding="utf-8").endswith(" |\n\n1 unreadable sample skipped\n")
-
-
-def test_the_file_counts_the_unreadable_samples_of_all_runs(tmp_path, swept):
     swept(unreadable(3), turns=35)
     assert described(tmp_path / "s.csv").skipped_samples == 3
-    code, table, _ = swept(unreadable(2), "--resume")
+    code, table, _ = swept(unreadable(2), "--resume", "--markdown", tmp_path / "t.md")
     assert described(tmp_path / "s.csv").skipped_samples == 5
+    assert (tmp_path / "t.md").read_text().endswith(" |\n\n5 unreadable samples skipped\n")
     assert (code, table.splitlines()[-1]) == (0, "5 unreadable samples skipped")
 
 
@@ -459,8 +455,9 @@ def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole):
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, swept):
     file = sweep_file(tmp_path)
-    other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
-    file.started_on(in_process(Worker().start(), device=other))
+    file.started_on(
+        in_process(Worker().start(), device=Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2"))
+    )
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     worker = Worker(step_ms)
@@ -471,13 +468,8 @@ def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, s
 
 
 def test_a_full_disk_ends_the_sweep_and_its_table_is_printed(swept, monkeypatch):
-    rows = []
-
-    def append(_file, row):
-        rows.append(row)
-        if len(rows) == 4:
-            raise RecordingError("the disk is full")
-
+    written = [None] * 3
+    append = Mock(side_effect=[*written, RecordingError("the disk is full")])
     monkeypatch.setattr(SweepFile, "append", append)
     code, table, said = swept(Worker(step_ms))
     assert code == 1

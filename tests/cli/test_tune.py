@@ -57,8 +57,9 @@ def concluded(found, *, interrupted=False, circumstances=None, **how):
     begun = Tune(Namespace())
     begun.tuning, begun.choice = found, Chosen(found.tunables, LEFT_OUT)
     begun.circumstances = circumstances
-    ended = Ended(Snapshot(workload="encdec"), interrupted)
-    return conclude(begun, Namespace(**about | how), ended)
+    return conclude(
+        begun, Namespace(**about | how), Ended(Snapshot(workload="encdec"), interrupted)
+    )
 
 
 def test_levers_that_may_follow_are_waited_for_when_no_answer_is_any_more():
@@ -103,8 +104,9 @@ def test_the_budget_begins_with_the_first_step(budget_s, waits_s, spent_s):
     )
     begun = Tune(asked).begin(ScriptedSession(), news)
     levers = tuple(one.lever for one in tuning("channels_last").tunables)
-    device = Device(kind="cuda", name="H100")
-    early = Snapshot(total_steps=1, levers_complete=False, levers=levers, device=device)
+    early = Snapshot(
+        total_steps=1, levers_complete=False, levers=levers, device=Device(kind="cuda", name="H100")
+    )
     for snapshot in (early, msgspec.structs.replace(early, elapsed_s=waits_s)):
         news.on_snapshot(snapshot)
         assert not begun.is_over()
@@ -208,15 +210,7 @@ def test_the_best_is_saved_as_a_profile_beside_what_the_file_has(capfd, printed)
     assert "channels_last" in printed("info", "encdec", "--profile", "fast")
 
 
-def test_a_profile_goes_into_pyproject_where_that_has_the_configuration():
-    path = Path("pyproject.toml")
-    path.write_text("[tool.gpudash]\nrate = 2\n")
-    tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})
-    levers = tomllib.loads(path.read_text())["tool"]["gpudash"]["profiles"]["fast"]["levers"]
-    assert levers == {"encdec": {"precision": "bf16"}}
-
-
-def test_a_profile_ends_its_lines_as_the_file_does():
+def test_a_profile_goes_into_pyproject_where_that_has_the_configuration_and_ends_lines_alike():
     path = Path("pyproject.toml")
     path.write_bytes(b"[tool.gpudash]\r\nrate = 2\r\n")
     tune_memory.save_profile(path, "fast", "encdec", {"precision": "bf16"})

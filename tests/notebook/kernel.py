@@ -49,12 +49,9 @@ class Shell:
         self.magics_manager.magics[kind][name] = function
 
     def load_extension(self, name):
-        if name in self.loaded:
-            return "already loaded"
         module = importlib.import_module(name)
         module.load_ipython_extension(self)
         self.loaded[name] = module
-        return None
 
     def line(self, text):
         """Run one line with a magic."""

@@ -5,9 +5,7 @@ path file. `make test-long` installs them all.
 """
 
 import ast
-import os
 import re
-import subprocess
 import sys
 import tarfile
 import tomllib
@@ -18,17 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import done_without_path
+
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 FOLDERS = ("gpudash", "workloads")
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    words = [str(word) for word in command]
-    done = subprocess.run(
-        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False
-    )
+    done = done_without_path(*command, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

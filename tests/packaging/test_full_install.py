@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import done_without_path
+
 ROOT = Path(__file__).parents[2]
 INSTALLERS = {"uv": ["uv", "tool", "install"], "pipx": ["pipx", "install"]}
 BASE = str(ROOT)
@@ -48,8 +50,7 @@ def test_the_base_is_small_has_no_torch_and_names_the_line_that_brings_it(
     install, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     gpudash = install(BASE)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    alone = subprocess.run([gpudash], check=False, capture_output=True, text=True, env=environment)
+    alone = done_without_path(gpudash, cwd=tmp_path)
     assert alone.returncode == 2, alone.stderr
     installer = request.node.callspec.params["install"]
     assert alone.stdout.splitlines()[-1].strip().startswith(" ".join(INSTALLERS[installer]))

@@ -23,16 +23,10 @@ time.sleep(600)
 
 
 @pytest.fixture
-def folder(temporary):
-    return temporary
-
-
-@pytest.fixture
-def owner(folder):
+def owner(temporary):
     """Another process with a directory; the directory holds a socket's name."""
-    command, where = [sys.executable, "-c", OWNER], os.environ | {"TMPDIR": str(folder)}
+    command, where = [sys.executable, "-c", OWNER], os.environ | {"TMPDIR": str(temporary)}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=where)
-    assert process.stdout
     process.directory = Path(process.stdout.readline().strip())
     (process.directory / "pymp-12345678").mkdir()
     (process.directory / "pymp-12345678" / "listener-12345678").touch()
@@ -48,31 +42,31 @@ def left_behind(folder, name="gpudash-abcd_123.s"):
     return directory
 
 
-def test_the_directory_exists_until_cleanup(folder):
+def test_the_directory_exists_until_cleanup(temporary):
     made = Scratch()
-    assert Path(made.name).parent == folder
+    assert Path(made.name).parent == temporary
     Scratch().cleanup()  # this process's own stays
     assert Path(made.name).exists()
     made.cleanup()
     made.cleanup()
-    assert not list(folder.iterdir())
+    assert not list(temporary.iterdir())
 
 
-def test_directories_in_use_stay_and_those_of_killed_processes_are_removed(folder, owner):
+def test_directories_in_use_stay_and_those_of_killed_processes_are_removed(temporary, owner):
     Scratch().cleanup()
     assert list(owner.directory.rglob("listener-*"))
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     Scratch().cleanup()
-    assert not list(folder.iterdir())
+    assert not list(temporary.iterdir())
 
 
-def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatch):
+def test_a_directory_removed_before_its_lock_is_created_again(temporary, monkeypatch):
     real, removed = child.fcntl.flock, []
 
     def late(fd, operation):
         if not removed:
-            removed.extend(folder.iterdir())
+            removed.extend(temporary.iterdir())
             removed[0].rmdir()
         real(fd, operation)
 
@@ -83,8 +77,8 @@ def test_a_directory_removed_before_its_lock_is_created_again(folder, monkeypatc
     made.cleanup()
 
 
-def test_a_file_system_without_locks_will_do_and_nothing_is_removed_there(folder, monkeypatch):
-    there = left_behind(folder)
+def test_a_file_system_without_locks_will_do_and_nothing_is_removed_there(temporary, monkeypatch):
+    there = left_behind(temporary)
     monkeypatch.setattr(child.fcntl, "flock", Mock(side_effect=OSError(95, "not supported")))
     made = Scratch()
     assert Path(made.name).exists()
@@ -103,20 +97,20 @@ NAME = "gpudash-abcd_123.s"
     ],
 )
 def test_another_users_directory_and_those_of_other_names_stay(
-    folder, monkeypatch, name, of_another
+    temporary, monkeypatch, name, of_another
 ):
-    there = left_behind(folder, name)
+    there = left_behind(temporary, name)
     monkeypatch.setattr(os, "geteuid", lambda: there.stat().st_uid + of_another)
     Scratch().cleanup()
     assert there.exists()
 
 
-def test_a_link_is_not_followed(folder):
-    (folder / "precious").mkdir()
-    (folder / "precious" / "file").touch()
-    (folder / "gpudash-abcd_123.s").symlink_to(folder / "precious")
+def test_a_link_is_not_followed(temporary):
+    (temporary / "precious").mkdir()
+    (temporary / "precious" / "file").touch()
+    (temporary / "gpudash-abcd_123.s").symlink_to(temporary / "precious")
     Scratch().cleanup()
-    assert (folder / "precious" / "file").exists()
+    assert (temporary / "precious" / "file").exists()
 
 
 def test_a_socket_two_names_further_down_has_room(short_path, monkeypatch):

@@ -66,12 +66,8 @@ def train(monkeypatch, place, tmp_path, with_torch):
         session.close()
 
 
-def stacks_of(snapshot):
-    return len(snapshot.hang.stacks) if snapshot.hang is not None else 0
-
-
 def test_the_rank_that_the_other_waits_for_is_named_and_both_train_on(train):
-    screen = train(SCRIPT, seen=lambda s: stacks_of(s) == 2)
+    screen = train(SCRIPT, seen=lambda s: s.hang is not None and len(s.hang.stacks) == 2)
     hang, shown = screen.hangs[0]
     assert hang.missing == (1,)
     assert [one.collective for one in hang.stacks] == ["backward", ""]
@@ -97,8 +93,10 @@ def test_a_rank_that_torchrun_starts_again_is_shown_as_such(train):
         "--nproc-per-node=2",
         "--max-restarts=1",
     )
-    words = (*torchrun, DOUBLE, "--steps", "60", "--dies")
-    screen = train(*words, seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True])
+    screen = train(
+        *(*torchrun, DOUBLE, "--steps", "60", "--dies"),
+        seen=lambda s: [row.steps > 0 for row in s.ranks] == [True, True],
+    )
     assert screen.newest.state == "finished"
     newest = screen.newest.ranks
     assert [(row.restarts, row.steps) for row in newest] == [(1, 57)] * 2  # the last 3 are lost

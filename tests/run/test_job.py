@@ -272,7 +272,7 @@ def test_the_end_has_the_time_of_the_trainings_end(run):
     watched = run("-c", program)
     watched.first("parted")
     ends_s = time.monotonic()
-    watched.held.type("\n")
+    watched.source.type("\n")
     watched.end()
     (finished,) = watched.of("finished")
     assert finished.trained_until_s < ends_s < finished.at_s
@@ -313,14 +313,6 @@ def test_it_ends_as_by_ctrl_c_and_harder_only_when_asked_again(run):
     watched.source.send(Stop(id=9))
     assert watched.end() == "train.py was killed by SIGKILL"
     assert not watched.of("failed")  # it was asked to
-
-
-def test_what_is_typed_reaches_it(run):
-    watched = run("-c", "print('hello', input('name? '))")
-    watched.until(lambda: watched.lines() == ["name?"])
-    watched.source.type("Eve\n")
-    watched.end()
-    assert watched.lines() == ["name? Eve", "hello Eve"]
 
 
 # ── how it ends ─────────────────────────────────────────────────────────────────────────
@@ -422,14 +414,16 @@ def test_without_a_step_it_says_why(place, marks, why):
 def test_before_a_first_step_it_says_what_is_missing(place, marks, status):
     for mark in marks:
         place.mark(mark)
-    said = told(told_of(place, Ended(exit_code=None))[1], Status)[-1].text
-    assert said.endswith(status.removeprefix("python"))
+    assert told(told_of(place, Ended(exit_code=None))[1], Status)[-1].text.endswith(
+        status.removeprefix("python")
+    )
 
 
 def test_why_gpudash_failed_is_said_in_a_line(place):
     place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
-    said = told(told_of(place, Ended())[1], Notice)[-1].text
-    assert said.endswith("torch: not with torch 2.99: it has no such thing")
+    assert told(told_of(place, Ended())[1], Notice)[-1].text.endswith(
+        "torch: not with torch 2.99: it has no such thing"
+    )
 
 
 # ── a session over it ───────────────────────────────────────────────────────────────────
@@ -486,8 +480,9 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
         monkeypatch.delenv(name, raising=False)
     assert understand([str(script), "--lr", "1"]).argv == (sys.executable, str(script), "--lr", "1")
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
-    module = UserCommand("pkg.train", (str(python), "-m", "pkg.train", "-m"))
-    assert understand(["-m", "pkg.train", "-m"]) == module
+    assert understand(["-m", "pkg.train", "-m"]) == UserCommand(
+        "pkg.train", (str(python), "-m", "pkg.train", "-m")
+    )
     assert understand(["--", "sh", "-c", "true", "--"]).argv == ("sh", "-c", "true", "--")
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
 

@@ -14,8 +14,7 @@ TOKEN = "correct horse battery"
 
 def answered(token=TOKEN, challenge=None):
     challenge = challenge or Challenge(nonce=node_protocol.new_nonce())
-    said = node_protocol.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
-    return challenge, said
+    return challenge, node_protocol.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
 
 
 def test_both_ends_prove_the_same_token():

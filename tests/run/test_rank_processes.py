@@ -102,8 +102,9 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert paused[0].after_step == paused[1].after_step
     changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), 2)
     assert changed[0].after_step == changed[1].after_step == paused[0].after_step
-    ways = [{"pipelined": way} for way in ("on", "off", "off", "on")]
-    ranks.source.send(blocks(5, 1, *ways, min_s=0.05))
+    ranks.source.send(
+        blocks(5, 1, *[{"pipelined": way} for way in ("on", "off", "off", "on")], min_s=0.05)
+    )
     ranks.ask(Resume(id=6), 2)
     ranks.until(lambda: all(ranks.each(BlocksEnded)))
     switches = [
@@ -140,15 +141,10 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert {line.partition("=")[0] for line in printed} == of_ours
 
 
-def load_torch(ranks: Ranks) -> None:
-    """Wait until both have begun to; an end costs least then."""
-    ranks.until(
+def test_where_one_rank_dies_all_end(ranks: Ranks):
+    ranks.until(  # an end costs least then
         lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.each(Status))
     )
-
-
-def test_where_one_rank_dies_all_end(ranks: Ranks):
-    load_torch(ranks)
     launcher = psutil.Process(ranks.held.pid)
     by_rank = {one.environ()["RANK"]: one for one in launcher.children()}
     by_rank["1"].kill()

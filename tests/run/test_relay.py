@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -43,13 +44,6 @@ def _soon(monkeypatch):
 
 
 @pytest.fixture
-def elsewhere(short_path):
-    """The directory of the listening gpudash's own run."""
-    (short_path / "other").mkdir()
-    return rendezvous.Rendezvous(short_path / "other")
-
-
-@pytest.fixture
 def training(place):
     with ExitStack() as at_end:
 
@@ -69,11 +63,13 @@ def training(place):
 
 
 @pytest.fixture
-def dashboard(elsewhere):
+def dashboard(short_path):
+    own = short_path / "own"  # of the listening gpudash's own run
+    own.mkdir()
     with ExitStack() as at_end:
 
         def listen(**options):
-            one = Listening(elsewhere, **options)
+            one = Listening(rendezvous.Rendezvous(own), **options)
             at_end.callback(one.processes.close)
             return one
 
@@ -102,8 +98,7 @@ def node(training, dashboard, relayed):
 
     def start(*trainings, **options):
         there = dashboard(**options)
-        processes = [training(*words) for words in trainings]
-        return there, relayed(there.address), processes
+        return there, relayed(there.address), [training(*words) for words in trainings]
 
     return start
 
@@ -212,24 +207,8 @@ def test_at_the_end_of_the_command_its_last_messages_come_first(training, place,
     assert there.bodies(Progress)[-1].total_steps > 0
 
 
-class Telemetry:
-    """Reads nothing, and keeps the ranks that it was to watch."""
-
-    def __init__(self):
-        self.gpus = {}
-
-    def watch(self, state, /, rank=0):
-        self.gpus[rank] = state.process.device.uuid
-
-    def read(self):
-        return []
-
-    def close(self):
-        pass
-
-
 def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
-    telemetry = Telemetry()
+    telemetry = Mock(read=list)
     monkeypatch.setattr(relays, "TelemetrySource", lambda: telemetry)
     ours, theirs = socket.socketpair()
     processes = [socket.socketpair() for _ in range(2)]
@@ -242,7 +221,9 @@ def test_the_gpus_of_all_ranks_of_the_node_are_read(place, monkeypatch):
             with process:
                 process.sendall(msgspec.json.encode(messages) + b"\n")
             watched._turn()
-    assert telemetry.gpus == {8: "GPU-8", 9: "GPU-9"}
+    told = dict(reversed(one.args) for one in telemetry.watch.call_args_list)
+    gpus = {rank: state.process.device.uuid for rank, state in told.items()}
+    assert gpus == {8: "GPU-8", 9: "GPU-9"}
 
 
 # ── whatever happens, the training goes on ──────────────────────────────────────────────
@@ -254,8 +235,7 @@ def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(nod
     first.processes.close()
     until(lambda: said)
     Relay(first.address, TOKEN, print).try_once()  # nor does it prevent a start
-    second = dashboard(address=first.address)
-    second.first("started")
+    dashboard(address=first.address).first("started")
     assert process.poll() is None
     lost = f"cannot connect to {first.address}: Connection refused"
     assert said == [alone(lost), f"gpudash: connected to {first.address}"]
@@ -371,7 +351,8 @@ def test_a_host_that_is_unknown_is_refused():
 
 def test_a_relay_without_a_connection_waits_for_no_answer_at_its_end(place, monkeypatch):
     monkeypatch.setattr(relays, "ANSWER_S", 1e4)  # longer than a test may last
-    with socket.create_server((LOOPBACK, 0)) as silent:
-        relay = Relay(Address(*silent.getsockname()), TOKEN, print)
-        with relay.running(place):
-            assert select.select([silent], [], [], WAIT_S)[0]
+    with (
+        socket.create_server((LOOPBACK, 0)) as silent,
+        Relay(Address(*silent.getsockname()), TOKEN, print).running(place),
+    ):
+        assert select.select([silent], [], [], WAIT_S)[0]

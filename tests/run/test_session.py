@@ -25,10 +25,10 @@ from gpudash.recording.log import LogReader
 from gpudash.run.job import TrainingJob
 from gpudash.run.session import Session
 from gpudash.run.source import Source
-from gpudash.run.telemetry_source import TelemetrySource
 from gpudash.run.workload_process import start as start_workload
 from gpudash.views.time_breakdown import TimeAccount
 from tests.run.screens import Screen
+from tests.run.told import Told
 from tests.waiting import PATIENCE_S, until
 from tests.worker_double import start_double
 
@@ -121,17 +121,13 @@ def test_the_log_says_what_an_ab_had_measured_when_it_was_cut_short(
     session.close()
 
 
-class Metering(TelemetrySource):
+class Metering(Told):
     """Stamps the ticks of energy counters, as far as a session knows."""
 
-    def __init__(self) -> None:
-        super().__init__(energy=True)
-
-    def read(self) -> list[Envelope]:
-        return []
+    meters = True
 
 
-@pytest.mark.parametrize("beside", [(), (Metering(),)])
+@pytest.mark.parametrize("beside", [(), (Metering(()),)])
 def test_where_energy_is_metered_blocks_of_an_ab_are_long_enough_for_it(
     beside: Sequence[Source], tmp_path: Path
 ) -> None:
@@ -195,8 +191,9 @@ def test_a_recording_names_the_failure_that_ended_it(
     session, screen = begin(record=tmp_path / "run.csv")
     pid = screen.until(lambda s: s.recording and s.recording.rows).worker_pid
     if of_gpudash:
-        fail = Mock(side_effect=ZeroDivisionError("oops"))
-        monkeypatch.setattr("gpudash.run.fold.TimeAccount.fold", fail)
+        monkeypatch.setattr(
+            "gpudash.run.fold.TimeAccount.fold", Mock(side_effect=ZeroDivisionError("oops"))
+        )
     else:
         os.kill(pid, signal.SIGKILL)
     assert session.wait(PATIENCE_S)
@@ -204,8 +201,7 @@ def test_a_recording_names_the_failure_that_ended_it(
     (failure,) = described(tmp_path)["failures"]
     assert not described(tmp_path)["complete"]
     assert failure["sentence"] == sentence
-    rows_s = float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
-    assert of_gpudash or 0 < failure["at_s"] <= rows_s
+    assert of_gpudash or 0 < failure["at_s"] <= float(rows_of(tmp_path / "run.csv")[-1]["time_s"])
 
 
 def test_rows_take_a_message_before_a_view_can_fail_on_it(
@@ -270,8 +266,7 @@ def test_recording_goes_on_and_off_while_training(begin: Begin, tmp_path: Path) 
         assert described(tmp_path, name)["complete"]
         recorded_s = float(rows_of(tmp_path / f"{name}.csv")[-1]["time_s"])
         # from the newest step reported at the begin to the newest one reported at the end
-        wall_s = described(tmp_path, name)["account"]["wall_s"]
-        assert wall_s == pytest.approx(recorded_s, abs=1.0)
+        assert described(tmp_path, name)["account"]["wall_s"] == pytest.approx(recorded_s, abs=1.0)
 
 
 def test_requests_before_the_start_are_done_after_it() -> None:

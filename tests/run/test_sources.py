@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from unittest.mock import Mock, call
 
 import msgspec
 import pytest
@@ -85,8 +86,7 @@ def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_
 
 def test_another_rank_changes_nothing_shown_and_ranks_stand_side_by_side_from_the_second_on():
     assert followed(Script(*trained(), rank=1, ended="gone")).newest.total_steps == 0
-    other = Script(*trained(), rank=1)
-    screen = followed(Script(*trained(), ended="gone"), other)
+    screen = followed(Script(*trained(), ended="gone"), Script(*trained(), rank=1))
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
@@ -119,8 +119,7 @@ def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_an
 
 
 def line(**hello: object) -> bytes:
-    body = msgspec.to_builtins(Hello()) | hello
-    return msgspec.json.encode(["training", 0, 0, 1.0, body])
+    return msgspec.json.encode(["training", 0, 0, 1.0, msgspec.to_builtins(Hello()) | hello])
 
 
 FIRST_LINES = """
@@ -166,34 +165,15 @@ def test_another_version_ends_the_training_with_its_line():
     assert len(screen.failures) == 1
 
 
-class Watching:
-    """A sampler that keeps what it should read."""
-
-    missing = GpuMissing(why=None)
-
-    def __init__(self, _emit: object, *, energy: bool) -> None:
-        self.gpus: set[str] = set()
-        self.processes: set[int] = set()
-        self.loaders: dict[int, tuple[int, ...] | None] = {}
-
-    def start(self) -> None: ...
-    def stop(self) -> None: ...
-    def watch(self, *_: object) -> None: ...
-
-    def tell_loaders(self, pid: int, loaders: tuple[int, ...] | None) -> None:
-        self.loaders[pid] = loaders
-
-    def watch_others(self, gpu_uuids: set[str]) -> None:
-        self.gpus = gpu_uuids
-
-    def watch_processes(self, pids: set[int]) -> None:
-        self.processes = pids
+@pytest.fixture
+def sampler(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """The sampler of all telemetry: it keeps what it should read."""
+    sampler = Mock(missing=GpuMissing(why=None))
+    monkeypatch.setattr(telemetry_source, "Sampler", lambda _emit, *, energy: sampler)
+    return sampler
 
 
-def test_each_rank_names_its_own_loader_workers_and_may_name_none(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(telemetry_source, "Sampler", Watching)
+def test_each_rank_names_its_own_loader_workers_and_may_name_none(sampler: Mock):
     telemetry = TelemetrySource()
     first = Trainer(stamps=False).start()
     ranks = [in_process(first, pid=50 + rank, world_size=8) for rank in range(8)]
@@ -202,15 +182,12 @@ def test_each_rank_names_its_own_loader_workers_and_may_name_none(
     telemetry.watch(ranks[7], 7)
     telemetry.watch(msgspec.structs.replace(ranks[0], loader_pids=()), 0)
     known = {50 + rank: (60 + rank, 70 + rank) for rank in range(1, 7)}
-    assert telemetry._sampler.loaders == known | {50: (), 57: None}
+    told = dict(one.args for one in sampler.tell_loaders.call_args_list)
+    assert told == known | {50: (), 57: None}
 
 
-def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    monkeypatch.setattr(telemetry_source, "Sampler", Watching)
+def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(sampler: Mock):
     telemetry = TelemetrySource()
-    sampler = telemetry._sampler
     alone = Trainer(stamps=False).start()
     device = msgspec.structs.replace(alone.process.device, uuid="GPU-2222")
     second = in_process(alone, pid=43, device=device, world_size=2)
@@ -220,12 +197,13 @@ def test_after_a_restart_with_fewer_processes_no_gpu_of_those_before_is_read(
         PLAN, start_source=lambda _plan: next(sources), beside=[telemetry, Script(second, rank=1)]
     )
     session.start(Screen())
-    until(lambda: sampler.processes == {43})
-    assert sampler.gpus == {"GPU-2222"}
+    until(lambda: call({43}) in sampler.watch_processes.call_args_list)
+    sampler.watch_others.assert_called_with({"GPU-2222"})
     session.restart(PLAN)
     assert session.wait(60)
     session.close()
-    assert (sampler.gpus, sampler.processes) == (set(), set())
+    sampler.watch_others.assert_called_with(set())
+    sampler.watch_processes.assert_called_with(set())
 
 
 def test_after_a_restart_the_ranks_are_those_that_train_now():

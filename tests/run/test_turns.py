@@ -51,9 +51,10 @@ def test_a_run_that_nobody_watches_is_free_and_one_at_a_time_claims_it(tmp_path)
 def test_a_claim_ends_with_its_process(tmp_path):
     claims = f"from pathlib import Path; c = Claim(Path({str(tmp_path)!r}))"
     code = f"from gpudash.run.turns import Claim; {claims}; print('claimed', flush=True); input()"
-    words = [sys.executable, "-c", code]
     turn = Turn(tmp_path)
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         assert other.stdout.readline() == b"claimed\n"
         assert turn.look()
         turn.give_way()

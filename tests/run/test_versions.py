@@ -291,21 +291,17 @@ def test_a_folder_that_no_version_has_is_refused(root, folder, why, monkeypatch)
         WorkingTrees(("v1", "main"))
 
 
-def test_a_script_that_a_version_has_not_is_refused(root):
-    commit(root, {"trian.py": ""})
-    with WorkingTrees(("v1", "main")) as trees:
-        trees.versions[1].command(["trian.py"])
-        with pytest.raises(UsageError, match=r"^v1: no such file: trian.py$"):
-            trees.versions[0].command(["trian.py"])
-
-
-def test_a_script_that_git_ignores_would_import_from_the_users_tree(root):
-    write(root, {"local.py": ""})
-    with (
-        WorkingTrees(("v1", "main")) as trees,
-        pytest.raises(UsageError, match=r"^v1: local.py is in no version, as Git ignores it; "),
-    ):
-        trees.versions[0].command(["local.py"])
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("trian.py", r"^v1: no such file: trian.py$"),
+        ("local.py", r"^v1: local.py is in no version, as Git ignores it; "),
+    ],
+)
+def test_a_script_that_a_version_has_not_is_refused(root, script, why):
+    commit(root, {"trian.py": "", "local.py": ""})
+    with WorkingTrees(("v1", "main")) as trees, pytest.raises(UsageError, match=why):
+        trees.versions[0].command([script])
 
 
 def version(root, files):
@@ -353,10 +349,9 @@ input()
 
 
 def test_nothing_stays_also_of_a_killed_gpudash(root, short_path):
-    where = {"TMPDIR": str(short_path), "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(
         [sys.executable, "-c", HELD],
-        env=os.environ | where,
+        env=os.environ | {"TMPDIR": str(short_path), "PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

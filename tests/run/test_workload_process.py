@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -90,33 +91,23 @@ def leaves_nothing(temporary):
     assert not list(temporary.iterdir())
 
 
-def test_a_directory_that_cannot_be_created_is_an_error_with_its_reason(temporary, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(temporary / "full"))
-    with pytest.raises(WorkerError, match="could not start: .*No such file"):
-        WorkloadProcess(PLAN)
-
-
 @pytest.mark.usefixtures("leaves_nothing")
 @pytest.mark.parametrize("fails", range(2))
 def test_where_a_pipe_is_refused_nothing_is_left_behind(fails, monkeypatch):
     """Its output, and what Popen itself needs."""
-    make, made = os.pipe, []
-
-    def pipe():
-        if len(made) == fails:
-            raise OSError(24, "Too many open files")
-        made.append(make())
-        return made[-1]
-
+    refused = OSError(24, "Too many open files")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pipe", pipe)
+        patch.setattr(os, "pipe", Mock(side_effect=[*(os.pipe() for _ in range(fails)), refused]))
         with pytest.raises(WorkerError, match="could not start: .*Too many open files"):
             WorkloadProcess(PLAN)
 
 
 @pytest.mark.usefixtures("leaves_nothing")
-def test_where_no_python_can_be_started_nothing_is_left_behind(temporary, monkeypatch):
-    monkeypatch.setattr(sys, "executable", str(temporary / "python"))
+@pytest.mark.parametrize("needs", [(tempfile, "tempdir"), (sys, "executable")])
+def test_without_a_directory_or_a_python_it_says_so_and_leaves_nothing(
+    needs, temporary, monkeypatch
+):
+    monkeypatch.setattr(*needs, str(temporary / "none"))
     with pytest.raises(WorkerError, match="could not start: .*No such file"):
         WorkloadProcess(PLAN)
 
