@@ -72,9 +72,9 @@ def interval(**changes):
     return Interval(**known | changes)
 
 
-def recording(path, *, force=False):
+def recording(path):
     origin = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=0.5, command=())
-    return RecordingWriter(path, origin, force=force)
+    return RecordingWriter(path, origin)
 
 
 @pytest.fixture
