@@ -50,24 +50,6 @@ def on_a_cpu(**values):
     return RecentStep(**{**about, **values})
 
 
-@pytest.mark.parametrize(
-    ("values", "limit"),
-    [
-        ({"phases_ms": {"your_code": 4.0, "forward": 6.0}}, "cpu"),
-        ({"phases_ms": {"your_code": 6.0, "forward": 4.0}}, "own_code"),
-        ({"data_ms": 4.5, "device_ms": 5.5}, "cpu"),
-        ({"data_ms": 5.5, "device_ms": 4.5}, "data"),
-        ({"data_ms": 3.0, "device_ms": 7.0, "phases_ms": {"your_code": 3.0}}, "cpu"),
-        ({"owners_ms": {"no_core": 4.0}, "core_wait_pct": 40.0}, "cpu"),
-        ({"owners_ms": {"no_core": 6.0}, "core_wait_pct": 60.0}, "cores"),
-        ({"data_ms": 6.0, "device_ms": 4.0, "core_wait_pct": 40.0}, "data"),
-    ],
-)
-def test_on_a_cpu_the_largest_part_is_the_limit(values, limit):
-    step = on_a_cpu(**values)
-    assert word(step, model_of(step)) == limit
-
-
 def test_on_a_cpu_code_that_sleeps_takes_its_time_by_the_clock_and_none_of_what_is_computed():
     step = on_a_cpu(phases_ms={"your_code": 6.0, "forward": 4.0}, busy_cores=0.5)
     model = model_of(step)
@@ -83,31 +65,44 @@ def full(**values):
     return RecentStep(**{**about, "gpu_util_pct": 99.0, **values})
 
 
+FULL = [
+    ({}, "gpu"),
+    ({"sm_active_pct": 90.0, "dram_active_pct": 30.0}, "compute"),
+    ({"sm_active_pct": 90.0, "dram_active_pct": 60.0}, "memory"),
+    ({"sm_active_pct": 90.0, "dram_active_pct": 60.0, "tensor_active_pct": 70.0}, "compute"),
+    ({"sm_active_pct": 90.0, "dram_active_pct": 30.0, "others_pct": 40.0}, "shared_gpu"),
+    ({"sm_active_pct": 90.0, "dram_active_pct": 30.0, "others_pct": 5.0}, "compute"),
+    ({"others_pct": 40.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
+    ({"phases_ms": {"communication": 6.0}}, "communication"),
+    ({"phases_ms": {"copy": 6.0}}, "copy"),
+    ({"core_wait_pct": 20.0}, "gpu"),
+    ({"core_wait_pct": 60.0, "host_ms": 9.0, "device_ms": 6.0, "gpu_util_pct": 55.0}, "cores"),
+    ({"core_wait_pct": 20.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
+    ({"data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
+    ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
+    ({"host_ms": 10.0, "gpu_util_pct": 60.0}, "host"),
+    ({"host_ms": 5.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "none"),
+    ({"owners_ms": {"blocked": 5.0}, "host_ms": 7.0}, "gpu"),  # the device hides it
+    ({"step_ms": None}, "unknown"),
+]
+ON_A_CPU = [
+    ({"phases_ms": {"your_code": 4.0, "forward": 6.0}}, "cpu"),
+    ({"phases_ms": {"your_code": 6.0, "forward": 4.0}}, "own_code"),
+    ({"data_ms": 4.5, "device_ms": 5.5}, "cpu"),
+    ({"data_ms": 5.5, "device_ms": 4.5}, "data"),
+    ({"data_ms": 3.0, "device_ms": 7.0, "phases_ms": {"your_code": 3.0}}, "cpu"),
+    ({"owners_ms": {"no_core": 4.0}, "core_wait_pct": 40.0}, "cpu"),
+    ({"owners_ms": {"no_core": 6.0}, "core_wait_pct": 60.0}, "cores"),
+    ({"data_ms": 6.0, "device_ms": 4.0, "core_wait_pct": 40.0}, "data"),
+]
+
+
 @pytest.mark.parametrize(
-    ("values", "limit"),
-    [
-        ({}, "gpu"),
-        ({"sm_active_pct": 90.0, "dram_active_pct": 30.0}, "compute"),
-        ({"sm_active_pct": 90.0, "dram_active_pct": 60.0}, "memory"),
-        ({"sm_active_pct": 90.0, "dram_active_pct": 60.0, "tensor_active_pct": 70.0}, "compute"),
-        ({"sm_active_pct": 90.0, "dram_active_pct": 30.0, "others_pct": 40.0}, "shared_gpu"),
-        ({"sm_active_pct": 90.0, "dram_active_pct": 30.0, "others_pct": 5.0}, "compute"),
-        ({"others_pct": 40.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
-        ({"phases_ms": {"communication": 6.0}}, "communication"),
-        ({"phases_ms": {"copy": 6.0}}, "copy"),
-        ({"core_wait_pct": 20.0}, "gpu"),
-        ({"core_wait_pct": 60.0, "host_ms": 9.0, "device_ms": 6.0, "gpu_util_pct": 55.0}, "cores"),
-        ({"core_wait_pct": 20.0, "data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
-        ({"data_ms": 4.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "data"),
-        ({"host_ms": 10.0, "gpu_util_pct": 40.0}, "launch"),
-        ({"host_ms": 10.0, "gpu_util_pct": 60.0}, "host"),
-        ({"host_ms": 5.0, "device_ms": 6.0, "gpu_util_pct": 60.0}, "none"),
-        ({"owners_ms": {"blocked": 5.0}, "host_ms": 7.0}, "gpu"),  # the device hides it
-        ({"step_ms": None}, "unknown"),
-    ],
+    ("kind", "values", "limit"),
+    [*((full, *one) for one in FULL), *((on_a_cpu, *one) for one in ON_A_CPU)],
 )
-def test_the_part_that_makes_a_step_longest_is_the_limit(values, limit):
-    step = full(**values)
+def test_the_part_that_makes_a_step_longest_is_the_limit(kind, values, limit):
+    step = kind(**values)
     assert word(step, model_of(step)) == limit
 
 

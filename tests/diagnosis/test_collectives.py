@@ -26,6 +26,8 @@ def line_of(snapshot):
     return "".join(facts.told(("{collectives}",), Measured(snapshot, RecentStep())))
 
 
+EXACT = {"collective_bus_mib": 1003.6e6 / 2**20, "collective_ms": 8.0, "communication_ms": 5.0}
+"""62.5 % and 125.45 GB/s are rounded."""
 SENDS = "each rank sends 171 MiB a step"
 SAID = {
     "the rank that waits least shows the link's time": (
@@ -48,6 +50,16 @@ SAID = {
         changed(TWO, ranks=(told(ROW, communication=5.0), changed(ROW, rank=1))),
         f"{SENDS} in 0.84 ms, 100 % of it exposed, 213 of 287 measured GB/s on the bus",
     ),
+    "shares and bandwidth are exact, of the rank with the shortest time": (
+        Snapshot(
+            ranks=(
+                RankRow(rank=1, values=EXACT | {"collective_ms": 9.0}),
+                RankRow(rank=0, values=EXACT),
+                RankRow(rank=2, values={"collective_bus_mib": 957.0}),
+            )
+        ),
+        "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus",
+    ),
     "nothing is said without ranks": (Snapshot(), ""),
     "nor without measurements": (Snapshot(ranks=(RankRow(rank=0), RankRow(rank=1))), ""),
 }
@@ -56,24 +68,6 @@ SAID = {
 @pytest.mark.parametrize(("snapshot", "line"), SAID.values(), ids=SAID)
 def test_what_is_said_of_collectives(snapshot, line):
     assert line_of(snapshot) == line
-
-
-def test_shares_and_bandwidth_are_exact():
-    """62.5 % and 125.45 GB/s are rounded."""
-    exact = RankRow(
-        rank=0,
-        values={
-            "collective_bus_mib": 1003.6e6 / 2**20,
-            "collective_ms": 8.0,
-            "communication_ms": 5.0,
-        },
-    )
-    slower = changed(told(exact, collective=9.0), rank=1)
-    unknown = changed(told(exact, collective=None), rank=2)
-    many = changed(TWO, ranks=(slower, exact, unknown), bus_gb_s=None)
-    assert line_of(many) == (
-        "each rank sends 957 MiB a step in 8.00 ms, 62 % of it exposed, 125 GB/s on the bus"
-    )
 
 
 def test_averages_of_each_pass_are_told_where_one_could_do():

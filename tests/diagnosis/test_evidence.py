@@ -29,7 +29,6 @@ from tests.diagnosis.trainings import (
     measured,
     profiled,
     starved,
-    two_streams,
 )
 from tests.having import having
 
@@ -46,39 +45,49 @@ def test_evaluations_that_take_most_of_the_time_limit_however_short_each_is(last
 # ── evidence ────────────────────────────────────────────────────────────────────────
 
 
-def test_a_limit_is_named_with_its_evidence():
-    found = ask(two_streams())
-    assert found == having(
-        title="GPU-bound",
-        evidence=(
-            "the GPU is busy 100 % of the step",
-            "encode runs beside training 82 % of it",
-            "the host is 4.22 ms ahead",
-        ),
-    )
-    assert ask(gpu_step()).evidence[0] == "the GPU is busy 99 % of the step"
-    waiting = ask(measured(core_wait_pct=50.0))
-    assert waiting.evidence[0] == "the training lacks 50 % of the core time it asks for"
-    assert not waiting.tries
-    late = ask(measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0))
-    assert late.evidence[1] == "then: input-bound, the GPU waits for data 4.00 of 10.0 ms"
-    late = ask(measured(core_wait_pct=50.0, data_ms=1.0))
-    assert late.evidence[1] == "then: input-bound, the GPU waits for data 1.00 of 10.0 ms"
-    assert late.tries
-    rest = {"no_core_pct": 80.0, "blocked_pct": 4.0, "own_code_ms": 8.0, "device_ms": 10.0}
-    crowded = ask(measured(device=CPU, core_wait_pct=80.0, host_ms=10.0, **rest))
-    own = "your own code runs 1.20 of 10.0 ms beside launches"
-    assert crowded.evidence[1] == f"then: bound by your own code, {own}"
-    assert ask(cpu_step(), cores=2).evidence == (
-        "the CPU computes 98 % of the step",
-        "the training uses 1.3 of 2 cores",
-    )
-    assert ask(measured()).evidence == ("GPU 60 %", "host 30 %", "data 0 %", "unattributed 40 %")
-    assert ask(measured(device_ms=0.0)).evidence[-1] == "unattributed 100 %"
-    cores = HostReading(at_s=0.0, values={"cpu_pct": 1000.0})
-    assert ask(changed(cpu_step(), host=cores), cores=16).evidence[-1] == (
-        "the training uses 10.0 of 16 cores"
-    )
+LACKS = "the training lacks 50 % of the core time it asks for"
+LATE = measured(core_wait_pct=50.0, data_ms=4.0, device_ms=6.0)
+CROWDED = {"no_core_pct": 80.0, "blocked_pct": 4.0, "own_code_ms": 8.0, "device_ms": 10.0}
+SAID = {
+    "a wait for cores": (measured(core_wait_pct=50.0), 0, LACKS),
+    "what is the limit then": (
+        LATE,
+        1,
+        "then: input-bound, the GPU waits for data 4.00 of 10.0 ms",
+    ),
+    "also if that is little": (
+        measured(core_wait_pct=50.0, data_ms=1.0),
+        1,
+        "then: input-bound, the GPU waits for data 1.00 of 10.0 ms",
+    ),
+    "also if that is the script's own": (
+        measured(device=CPU, core_wait_pct=80.0, host_ms=10.0, **CROWDED),
+        1,
+        "then: bound by your own code, your own code runs 1.20 of 10.0 ms beside launches",
+    ),
+    "the shares where nothing limits": (measured(), -1, "unattributed 40 %"),
+    "the shares where nothing is known": (measured(device_ms=0.0), -1, "unattributed 100 %"),
+    "the cores that a CPU uses": (
+        changed(cpu_step(), host=HostReading(at_s=0.0, values={"cpu_pct": 1000.0})),
+        -1,
+        "the training uses 10.0 of 16 cores",
+    ),
+    "the slowest transform of a loader": (
+        changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0}),
+        -1,
+        "slowest transform: decode, 11.0 ms a sample",
+    ),
+}
+
+
+@pytest.mark.parametrize(("snapshot", "at", "clause"), SAID.values(), ids=SAID)
+def test_a_limit_is_named_with_its_evidence(snapshot, at, clause):
+    assert ask(snapshot, cores=16).evidence[at] == clause
+
+
+def test_levers_are_proposed_for_what_limits_beside_a_wait_for_cores_and_not_for_that():
+    assert ask(LATE).tries
+    assert not ask(measured(core_wait_pct=50.0)).tries
 
 
 def asking(**counts):
@@ -431,11 +440,6 @@ def test_others_on_the_gpu_are_named():
         "until they end, an A/B has a wide interval",
     )
     assert found.tries == ()  # what looks like the training's work is theirs, too
-
-
-def test_an_input_bound_training_names_the_slowest_transform():
-    slow = changed(measured(data_ms=3.0), transform_ms={"crop": 1.0, "decode": 11.0})
-    assert "slowest transform: decode, 11.0 ms a sample" in ask(slow).evidence
 
 
 def test_others_on_the_gpu_stand_beside_another_limit():

@@ -13,16 +13,10 @@ from gpudash.snapshot import Snapshot
 from tests.diagnosis.trainings import (
     ask,
     changed,
-    cpu_step,
     gpu_step,
     measured,
     starved,
-    two_streams,
 )
-
-
-def shape(found):
-    return [(lane.name, [part.label for part in lane.parts], lane.rest) for lane in found.lanes]
 
 
 def test_a_short_label_is_a_word_or_its_first_letters():
@@ -39,32 +33,6 @@ def test_a_phase_has_its_own_hue_or_one_of_six_in_turn():
 
 def test_without_a_step_there_are_no_lanes():
     assert lanes_of(Snapshot(), RecentStep()) == ()
-
-
-HOST = ("host", ["busy"], "ahead · data 0")
-SHAPES = {
-    "two streams have a lane each and the host its own": (
-        two_streams(),
-        [
-            ("train", ["forward", "backward", "optimizer"], "idle"),
-            ("encode", ["encode"], "idle"),
-            HOST,
-        ],
-    ),
-    "one stream is one lane": (
-        gpu_step(),
-        [("GPU", ["encode", "forward", "backward", "optimizer"], "idle"), HOST],
-    ),
-    "on a CPU host and device are one lane": (
-        cpu_step(),
-        [("CPU", ["data wait", "encode", "forward", "backward", "optimizer"], "other")],
-    ),
-}
-
-
-@pytest.mark.parametrize(("snapshot", "lanes"), SHAPES.values(), ids=SHAPES)
-def test_which_lanes_there_are(snapshot, lanes):
-    assert shape(ask(snapshot)) == lanes
 
 
 def test_unknown_phases_have_a_hue_too():

@@ -76,7 +76,7 @@ STEPS = st.builds(
     pinned=st.sampled_from((None, True, False)),
     workers=st.sampled_from((None, 0, 4)),
     profile=st.one_of(st.none(), SUMMARIES),
-)
+).map(lambda step: changed(step, profile=step.profile if step.on_gpu else None))
 
 
 OF_HOST = {"own_code", "blocked", "gc", "launch"}
@@ -85,7 +85,6 @@ OF_HOST = {"own_code", "blocked", "gc", "launch"}
 
 @given(STEPS)
 def test_what_has_the_hosts_time_shortens_a_step_by_its_least_share_at_least(step):
-    step = changed(step, profile=step.profile if step.on_gpu else None)
     model = model_of(step)
     limit = limit_of(causes(Measured(Snapshot(), step, model))).limit
     if limit.word in OF_HOST:
@@ -94,7 +93,6 @@ def test_what_has_the_hosts_time_shortens_a_step_by_its_least_share_at_least(ste
 
 @given(STEPS)
 def test_what_is_told_of_a_limit_is_enough_to_limit(step):
-    step = changed(step, profile=step.profile if step.on_gpu else None)
     now = Measured(Snapshot(), step, model_of(step))
     cause = limit_of(causes(now))
     assert cause.told_pct >= cause.limit.least_pct
@@ -108,7 +106,6 @@ MOVED = ("one update", "batched work", "fewer kernels", "half the bytes", "less 
 
 @given(STEPS, st.sampled_from(MOVED))
 def test_no_promise_is_above_what_the_parts_leave_that_a_lever_shortens(step, helps):
-    step = changed(step, profile=step.profile if step.on_gpu else None)
     model = model_of(step)
     if model is None or (gain := gain_of(LeverChange(helps, "off", "on", step, model))) is None:
         return

@@ -8,7 +8,7 @@ from gpudash.protocol.commands import Stacks
 from gpudash.protocol.envelope import Envelope
 from gpudash.protocol.inspections import Joined, Stack
 from gpudash.protocol.training import Device
-from gpudash.ranks.hangs import Hangs, clauses, log_lines, missing, title
+from gpudash.ranks.hangs import Hangs, clauses, log_lines, missing
 from gpudash.snapshot import Hang, RankStack
 from tests.lives import Narrator, failed, in_process, parted
 from tests.scripted_run import BEGAN_S, Trainer
@@ -273,11 +273,6 @@ def test_what_a_flight_recorder_names_is_shown_as_text():
     assert "\x1b" not in "".join((*clauses(hang), *log_lines(hang)))
 
 
-def test_the_title_says_for_how_long():
-    assert title(hang_of(REDUCE, LOAD)) == "no rank has finished a step for 34 s"
-    assert title(hang_of(LOAD)) == "no step for 34 s"
-
-
 def test_the_log_has_every_call_and_equal_stacks_once():
     hang = hang_of(REDUCE, REDUCE, LOAD)
     assert [*log_lines(hang)] == [
@@ -310,8 +305,6 @@ def test_the_log_of_a_single_process_names_no_rank():
         "its calls, innermost first:",
         "  /home/u/data.py:41 load",
     ]
-    _, *rest = log_lines(hang_of(LOAD, LOAD))
-    assert rest[0] == "ranks 0 and 1:"
 
 
 @pytest.mark.parametrize(("mib", "size"), [(None, ""), (0.9, " (< 1 MiB)"), (1.0, " (1 MiB)")])

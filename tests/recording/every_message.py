@@ -26,7 +26,14 @@ PROFILED = inspections.Profiled(
     took_ms=20.0,
     untraced_step_ms=9.0,
     syncs=(
-        inspections.SyncCall(at_ns=1, thread=1, file="t.py", line=3, function="f", what="item"),
+        inspections.SyncCall(
+            at_ns=1_790_000_000_000_000_000,
+            thread=1,
+            file="t.py",
+            line=3,
+            function="f",
+            what="item",
+        ),
     ),
     peak=inspections.Peak(matmul_tflops={"bf16": 500.0}, memory_gb_s=3000.0),
     pinning=inspections.Pinning(pin_ms=1.0, thread_pin_ms=1.0, copy_ms=1.0),

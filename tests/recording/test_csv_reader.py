@@ -48,19 +48,17 @@ def described(tmp_path):
     return recorder
 
 
-def test_the_json_beside_knows_the_device(described):
+OF_VERSION_1 = {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
+
+
+@pytest.mark.parametrize("old", [{}, OF_VERSION_1], ids=["as it is", "of version 1"])
+def test_the_json_beside_knows_the_device(described, old):
+    known = json.loads(described.metadata_path.read_text())
+    del known["failures"]  # as before there were any
+    described.metadata_path.write_text(json.dumps(known | old))
     reader = CsvReader(described.path)
     assert [row.steps for row in reader] == [5]
     assert (reader.metadata.device, reader.origin.versions["torch"]) == (DEVICE, "2.11.0")
-
-
-def test_a_json_of_version_1_is_read(described):
-    known = json.loads(described.metadata_path.read_text())
-    del known["failures"]  # as before there were any
-    old = known | {"schema_version": 1, "account": {"wall_s": 1.0, "unexplained_s": 0.5}}
-    described.metadata_path.write_text(json.dumps(old))
-    reader = CsvReader(described.path)
-    assert (reader.metadata.device, [row.steps for row in reader]) == (DEVICE, [5])
 
 
 NO_UTF8 = b'{"started_utc": "\xff"}'

@@ -16,7 +16,6 @@ from gpudash.diagnosis.answer import FIGURES_S
 from gpudash.errors import GpudashError, UsageError
 from gpudash.metrics import METRICS
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.inspections import Profiled, SyncCall
 from gpudash.protocol.training import Progress, State, Step
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import LONGEST_LINE, Closed, LogReader, Origin, RowReader, line_of
@@ -124,23 +123,6 @@ def test_steps_are_read_to_a_microsecond_and_never_change_again(of_report):
         assert [getattr(found, name) for name in kept] == [getattr(one, name) for name in kept]
 
 
-def test_a_profile_is_read_as_written(tmp_path):
-    sync = SyncCall(
-        at_ns=1_790_000_000_000_000_000, thread=1, file="t.py", line=2, function="f", what=""
-    )
-    profiled = Profiled(
-        at_s=BEGAN_S,
-        path="gone.json",
-        first_step=1,
-        steps=1,
-        steps_ms=1.0,
-        took_ms=1.0,
-        syncs=(sync,),
-    )
-    log = record(tmp_path / "run.csv", sent([started(BEGAN_S), profiled], BEGAN_S), 0.0, ORIGIN)
-    assert profiled in [getattr(one, "body", None) for one in LogReader(log)]
-
-
 def test_a_log_that_grows_is_read_as_it_grows(tmp_path):
     whole = recorded(tmp_path).read_bytes()
     path = tmp_path / "growing.jsonl"
@@ -230,14 +212,6 @@ def test_an_invalid_report_is_left_out_and_counted(tmp_path, change):
     reader = LogReader(path)
     assert [len(one.body.steps) for one in reader if isinstance(one.body, Progress)] == [5]
     assert reader.refused == 1
-
-
-def test_steps_of_repeated_lines_count_once(tmp_path):
-    path = recorded(tmp_path)
-    first, *lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(first + b"".join(line + line for line in lines))
-    again = intervals(RowReader(path))
-    assert sum(row.steps for row in again) == sum(row.steps for row in rows())
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import csv
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,7 +16,7 @@ from gpudash.protocol.training import Hello, Progress
 from gpudash.recording.intervals import Interval
 from gpudash.recording.log import Closed, LogReader, Origin, RowReader
 from gpudash.run.session import Session
-from gpudash.sinks.active import ActiveSinks
+from gpudash.sinks.active import MOST_WAITING, ActiveSinks
 from gpudash.sinks.sink import SINKS, Sink, opener
 from gpudash.views.time_breakdown import TimeBreakdown
 from tests.lives import said
@@ -219,24 +219,16 @@ def test_a_failure_on_the_thread_of_a_sink_is_in_the_log_of_the_screen(
     assert Notice(text=told) in said
 
 
-def test_a_sink_that_was_stuck_gets_what_waited_for_it(run: Run) -> None:
-    run(Hanging)
-    (sink,) = Counting.opened
-    assert sink.items == []
-    Hanging.released.set()
-    until(lambda: sink.accounts)
-    assert (sink.steps, sink.rows) == (STEPS, ROWS)
-
-
-def test_for_a_sink_far_behind_single_steps_are_left_out_and_rows_are_not(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("most", "steps"), [(MOST_WAITING, [STEPS]), (10, range(20))])
+def test_a_stuck_sink_gets_what_waited_and_far_behind_all_but_single_steps(
+    run: Run, monkeypatch: pytest.MonkeyPatch, most: int, steps: Iterable[int]
 ) -> None:
-    monkeypatch.setattr("gpudash.sinks.active.MOST_WAITING", 10)
+    monkeypatch.setattr("gpudash.sinks.active.MOST_WAITING", most)
     run(Hanging)
     (sink,) = Counting.opened
     Hanging.released.set()
     until(lambda: sink.accounts)
-    assert sink.steps < 20
+    assert sink.steps in steps
     assert sink.rows == ROWS
     assert of_training(sink.items)[-1] == SENT[-1]
 

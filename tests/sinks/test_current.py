@@ -3,12 +3,11 @@
 import pytest
 
 from gpudash.protocol.answer import AnswerShown
-from gpudash.protocol.training import Progress
 from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.rank_steps import RankSteps
 from gpudash.sinks.current import FRESH_S, Current, subjects
 from tests.lives import said
-from tests.scripted_run import BEGAN_S, gpu, host, started
+from tests.scripted_run import BEGAN_S, Trainer, gpu, host, started
 from tests.sinks.exporting import BEGAN_UTC, ORIGIN, answer, reading, row, told
 
 
@@ -40,6 +39,9 @@ LATER_S = BEGAN_S + 60
 LATER = (
     said(gpu(LATER_S, power_w=120.0, energy_j=9e9), source="telemetry", at_s=LATER_S),
     said(host(LATER_S, cpu_pct=100.0), rank=1, source="telemetry", at_s=LATER_S),
+)
+EIGHT = tuple(
+    GpuInterval(index=n, uuid=f"GPU-{n}", values={"power_w": 300.0 + n}) for n in range(8)
 )
 TWO = row(0).ranks[0], RankSteps(rank=1, step=5, steps=5, samples=24)
 
@@ -86,6 +88,13 @@ TWO = row(0).ranks[0], RankSteps(rank=1, step=5, steps=5, samples=24)
          {"gpudash_lever_info{lever=pipelined,value=on}": 1,
           "gpudash_lever_info{lever=batch_size,value=8}": 1},
          "gpudash_lever_info{lever=pipelined,value=off}"),
+        ("GPUs are told apart by their id", [row(0, gpus=EIGHT)],
+         {f"hw_power_watts{GPU}".replace("1111", str(n)).replace(" 0", f" {n}"): 300 + n
+          for n in range(8)}, "no"),
+        ("the name of a GPU comes from its first reading", [reading()],
+         {"gpudash_gpu_info{hw.id=GPU-1111,hw.type=gpu,hw.model=NVIDIA H200}": 1}, "hw"),
+        ("messages of other ranks and single steps change nothing",
+         [said(started(BEGAN_S), rank=1), said(Trainer().step())], {}, ""),
         ("each rank has its own, and the job's steps count once",
          [row(0, ranks=TWO, world_size=2)],
          {"gpudash_steps_total": 5, "gpudash_samples_total{rank=0}": 40,
@@ -107,16 +116,6 @@ def test_a_gauge_gets_old_and_a_counter_does_not() -> None:
     assert not [name for name in later if name.startswith(("hw_power", "gpudash_step_p50"))]
     assert {"gpudash_steps_total", "gpudash_last_step_timestamp_seconds"} <= set(later)
     assert [name for name in later if name.startswith("hw_energy")]
-
-
-def test_the_name_of_a_gpu_comes_from_its_first_reading() -> None:
-    found = values(folded(reading()))
-    assert found == {"gpudash_gpu_info{hw.id=GPU-1111,hw.type=gpu,hw.model=NVIDIA H200}": 1}
-
-
-def test_messages_of_other_ranks_and_single_steps_change_nothing() -> None:
-    report = Progress(until_s=BEGAN_S, steps=(), total_steps=9, total_samples=None)
-    assert values(folded(said(started(BEGAN_S), rank=1), said(report))) == {}
 
 
 def test_a_rows_numbers_are_those_of_the_table_without_labels_and_texts() -> None:

@@ -17,7 +17,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric, NumberDataPoint
 from gpudash.errors import RecordingError, UsageError
 from gpudash.sinks import otlp
 from gpudash.sinks.otlp import EVERY_S, Otlp
-from tests.sinks.exporting import BEGAN_UTC, ORIGIN, answer, exported, h200, recorded, row
+from tests.sinks.exporting import BEGAN_UTC, ORIGIN, answer, exported, h200, row
 from tests.waiting import free_port
 
 ROWS = int(EVERY_S / 0.5)
@@ -225,16 +225,6 @@ def test_what_is_no_address_is_refused_and_one_where_nobody_listens_is_one_line(
     )
     with pytest.raises(RecordingError, match=r"cannot send to nowhere\.invalid:4318: "):
         Otlp("nowhere.invalid:4318", ORIGIN)
-
-
-def test_a_recording_is_sent_with_the_times_at_which_it_was_made(
-    collector: Collector, tmp_path: Path
-) -> None:
-    exported(recorded(tmp_path), f"otlp:{collector.address}")
-    began_ns = int(BEGAN_UTC.timestamp() * 1e9)
-    named = ("hw.power", "gpudash.steps")
-    times = [point(collector.metrics(n)[named[n]]).time_unix_nano for n in (0, -1)]
-    assert times == [began_ns + 500_000_000, began_ns + 2_000_000_000]
 
 
 def test_a_training_on_an_h200_is_sent_whole(collector: Collector, tmp_path: Path) -> None:

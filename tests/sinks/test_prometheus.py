@@ -11,12 +11,11 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as classic_of
 
 from gpudash.errors import RecordingError, UsageError
-from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.sinks import prometheus
 from gpudash.sinks.prometheus import MOST_READERS, PATIENCE_S, Prometheus
 from tests.lives import said
 from tests.scripted_run import started
-from tests.sinks.exporting import OF_GPU, answer, origin, row
+from tests.sinks.exporting import answer, origin, row
 from tests.waiting import free_port
 
 OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;q=0.5"}
@@ -165,14 +164,3 @@ def test_a_port_that_is_taken_and_a_host_that_is_not_this_machine_are_one_line(
     ):
         with pytest.raises(RecordingError, match=f"cannot listen on {where}: {why}"):
             Prometheus(where, origin())
-
-
-def test_many_gpus_are_told_apart_by_their_id(port: int) -> None:
-    began_s = time.monotonic() - 0.5
-    sink = Prometheus(str(port), origin(began_s))
-    gpus = tuple(GpuInterval(index=n, uuid=f"GPU-{n}", values=OF_GPU) for n in range(8))
-    sink.take(row(0, began_s, gpus=gpus))
-    families = {one.name: one for one in classic_of(scrape(port)[1])}
-    found = {one.labels["hw_id"]: one.value for one in families["hw_power_watts"].samples}
-    assert found == {f"GPU-{n}": 300.0 for n in range(8)}
-    sink.close(None)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpudash.diagnosis.report import report_of
 from gpudash.errors import ExistsError, RecordingError
 from gpudash.protocol.answer import Answer, AnswerShown, Gain, Try, Without
 from gpudash.protocol.envelope import Envelope
@@ -101,24 +102,21 @@ def test_the_provenance_is_there_from_the_start_and_complete_at_the_end(recorder
     assert described(recorder).complete
 
 
-def test_the_newest_answer_is_in_the_provenance_as_why_prints_it(tmp_path):
-    recorder = recorder_of(tmp_path)
-    take(recorder, started(BEGAN_S, {}))
-    gain = Gain(5.0, 20.0, "a worker makes a step's input in 9 ms")
-    tries = (Try("num_workers", "4", "more workers", "2", gain),)
-    slopes = (Slope(part="loader", slope=1.0, low=0.9, high=1.1),)
-    parts = (Without("data", 3.0, 4.0, 6.5),)
-    known = Answer(limit="data", title="input-bound", step_ms=10.0, tries=tries, parts=parts)
-    take(recorder, AnswerShown(at_s=BEGAN_S + 1, answer=Answer(limit="gpu", title="GPU-bound")))
-    proven = replace(known, slopes=slopes, is_proven=True)
-    take(recorder, AnswerShown(at_s=BEGAN_S + 2, answer=proven))
-    take(recorder, AnswerShown(at_s=BEGAN_S + 3, answer=None))  # a lever has moved
+def test_the_newest_answer_is_in_the_provenance_as_why_prints_it(recorder):
+    newest = Answer(
+        limit="data",
+        title="input-bound",
+        step_ms=10.0,
+        tries=(Try("num_workers", "4", "more workers", "2", Gain(5.0, 20.0, "9 ms a step")),),
+        parts=(Without("data", 3.0, 4.0, 6.5),),
+        slopes=(Slope(part="loader", slope=1.0, low=0.9, high=1.1),),
+        is_proven=True,
+    )
+    lever_has_moved = None
+    for shown in (Answer(limit="gpu", title="GPU-bound"), newest, lever_has_moved):
+        take(recorder, AnswerShown(at_s=BEGAN_S + 1, answer=shown))
     recorder.close()
-    found = described(recorder).answer
-    assert (found.limit, found.title, found.proven) == ("data", "input-bound", True)
-    assert found.parts[0].high_ms == 4.0
-    assert (found.proposals[0].low_pct, found.proposals[0].high_pct) == (5.0, 20.0)
-    assert found.slopes["loader"].low == 0.9
+    assert described(recorder).answer == report_of(newest)
 
 
 def test_each_segment_is_described_as_soon_as_its_first_row_is_written(recorder):
@@ -153,26 +151,25 @@ def test_a_recording_ends_with_the_row_in_which_it_was_ended(tmp_path, recording
     assert (recorder.rows, described(recorder).complete) == (2, True)
 
 
-@pytest.mark.parametrize("name", ["run.csv", "run.json"])
-def test_neither_file_is_overwritten_unless_forced(tmp_path, name):
-    (tmp_path / name).write_text("precious")
-    with pytest.raises(RecordingError, match=rf"{name} exists; --force overwrites it"):
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        (["run.csv"], r"^\S*run\.csv exists"),
+        (["run.json"], r"^cannot record to \S*run\.csv: \S*run\.json exists"),
+        (["run.csv", "run.json"], r"^\S*run\.csv exists"),
+    ],
+)
+def test_neither_file_is_overwritten_unless_forced_and_the_requested_one_is_named_first(
+    tmp_path, old, said
+):
+    for name in old:
+        (tmp_path / name).write_text("precious")
+    with pytest.raises(ExistsError, match=f"{said}; --force overwrites it$") as refused:
         RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "precious"
+    assert refused.value.fact.endswith(f"{old[0]} exists")  # as the dashboard says it
+    assert contents(tmp_path) == dict.fromkeys(old, "precious")
     RecordingWriter(tmp_path / "run.csv", ORIGIN, force=True).close()
     assert json.loads((tmp_path / "run.json").read_text())["complete"]
-
-
-def test_the_requested_file_is_named_first(tmp_path):
-    (tmp_path / "run.json").touch()
-    beside = r"^cannot record to .*run\.csv: .*run\.json exists; --force overwrites it$"
-    with pytest.raises(ExistsError, match=beside) as refused:
-        RecordingWriter(tmp_path / "run.csv", ORIGIN)
-    assert refused.value.fact.endswith("run.json exists")  # as the dashboard says it
-    (tmp_path / "run.csv").touch()
-    with pytest.raises(ExistsError, match=r"run\.csv exists; --force overwrites it$"):
-        RecordingWriter(tmp_path / "run.csv", ORIGIN)
 
 
 OLD = {"run.csv": "precious rows", "run.json": "their provenance"}
@@ -296,21 +293,6 @@ def test_a_recording_whose_training_was_restarted_after_a_failure_is_complete(re
     assert [failure.at_s for failure in described(recorder).failures] == [1.0]
 
 
-def test_a_failure_after_the_end_of_a_recording_is_not_in_it(tmp_path, recordings):
-    first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
-    begin(recordings, first, BEGAN_S, account(0.0))
-    run = Trainer()
-    tell(recordings, [run.start(), *run.steps(78)])
-    begin(recordings, second, BEGAN_S + 4, account(4.0))
-    tell(recordings, run.steps(22))
-    tell(recordings, [out_of_memory(BEGAN_S + 5)])
-    recordings.close(BEGAN_S + 5, account(5.0))
-    assert [(described(one).complete, len(described(one).failures)) for one in (first, second)] == [
-        (True, 0),
-        (False, 1),
-    ]
-
-
 def test_where_the_provenance_cannot_be_written_nothing_is_left(tmp_path):
     (tmp_path / "run.json").mkdir()
     with pytest.raises(RecordingError, match=r"cannot write .*run\.json"):
@@ -336,20 +318,6 @@ def test_a_command_of_any_bytes_can_be_described(tmp_path):
     recorder = RecordingWriter(tmp_path / "run.csv", origin)
     assert described(recorder).command == ("gpudash", "\ufffd", 'a "b"\n')
     recorder.close()
-
-
-def test_a_recording_that_lost_its_rows_is_not_complete(monkeypatch, recorder):
-
-    def full(fd, data):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("gpudash.recording.files.os.write", full)
-    with pytest.raises(RecordingError, match="the disk is full"):
-        take(recorder, interval())
-    assert recorder.failed
-    take(recorder, interval())
-    recorder.close()
-    assert not described(recorder).complete
 
 
 def test_a_recording_whose_rows_are_lost_when_it_is_closed_is_not_complete(monkeypatch, recorder):
@@ -390,18 +358,19 @@ def test_the_account_is_unknown_until_the_end(recorder):
     ]
 
 
-def test_each_recording_accounts_for_its_own_time(tmp_path, recordings):
+def test_each_recording_accounts_for_its_own_time_and_failures(tmp_path, recordings):
     first, second = (RecordingWriter(tmp_path / f"{name}.csv", ORIGIN) for name in ("a", "b"))
     begin(recordings, first, BEGAN_S, account(10.0))
     run = Trainer()
     tell(recordings, [run.start(), *run.steps(78)])
     begin(recordings, second, BEGAN_S + 4, account(13.5, paused_s=1.0))
     tell(recordings, run.steps(22))
-    assert described(first).account == account(3.5, paused_s=1.0)
+    tell(recordings, [out_of_memory(BEGAN_S + 5)])
     recordings.end("recording", BEGAN_S + 7, account(17.0, paused_s=1.0))
     recordings.close(run.now_s, account(99.0))
-    assert described(second).account == account(3.5)
-    assert described(second).complete
+    of_each = [described(one) for one in (first, second)]
+    assert [one.account for one in of_each] == [account(3.5, paused_s=1.0), account(3.5)]
+    assert [(one.complete, len(one.failures)) for one in of_each] == [(True, 0), (False, 1)]
 
 
 def test_a_name_with_a_line_break_is_shown_in_one_line(tmp_path, recordings):

@@ -130,17 +130,6 @@ def test_a_slow_call_that_hangs_leaves_the_fast_values(stream: Stream, driver: D
 # ── single values ───────────────────────────────────────────────────────────────────────
 
 
-def test_activity_that_is_not_permitted_is_said_and_leaves_the_rest(stream: Stream, driver: Driver):
-    driver.says(f"nvmlGpmSampleGet.error {NO_PERMISSION}")
-    stream.sampler.watch_others({SECOND})
-    stream.sampler.watch(ME, SECOND)
-    activity = "SM, tensor and DRAM activity"
-    until(lambda: stream.sampler.missing.values)
-    assert stream.sampler.missing.values == {activity: "the NVIDIA driver refuses permission"}
-    until(lambda: "energy_j" in stream.gpu[-1].values)
-    assert "power_w" in stream.gpu[-1].values
-
-
 REFUSED, ALLOWED = f".error {NO_PERMISSION}", ".error 0"
 ACTIVITY = "sm_active_pct", "SM, tensor and DRAM activity"
 

@@ -12,7 +12,7 @@ from gpudash.telemetry import nvml
 from gpudash.telemetry.gpm import SHORTEST_S
 from gpudash.telemetry.gpu import Gpu, open_gpu
 from gpudash.telemetry.nvml import GpuUnavailable
-from tests.telemetry.shim import FIRST, SECOND, SLICE, Driver, build
+from tests.telemetry.shim import FIRST, SLICE, Driver, build
 
 NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, TIMEOUT, LOST = 3, 4, 13, 10, 15
 
@@ -315,14 +315,6 @@ def test_a_lost_gpu_ends_the_reading_with_a_reason(gpu: Gpu, driver: Driver, fun
         gpu.fast()
 
 
-def test_closing_frees_every_sample_and_the_connection(driver: Driver):
-    gpu = open_gpu(FIRST)
-    slow(gpu)
-    gpu.close()
-    assert driver.asked("nvmlGpmSampleFree") == driver.asked("nvmlGpmSampleAlloc") == 2
-    assert driver.asked("nvmlShutdown") == driver.asked("nvmlInitWithFlags") == 1
-
-
 def test_closing_a_lost_gpu_does_not_raise(driver: Driver):
     gpu = open_gpu(FIRST)
     slow(gpu)
@@ -331,13 +323,6 @@ def test_closing_a_lost_gpu_does_not_raise(driver: Driver):
 
 
 # ── which GPU ───────────────────────────────────────────────────────────────────────────
-
-
-def test_a_uuid_finds_its_gpu_in_any_listing_order(driver: Driver):
-    driver.says(f"uuid.0 {SECOND}", f"uuid.1 {FIRST}", "gpu1.nvmlDeviceGetClockInfo 300")
-    gpu = open_gpu(FIRST)
-    assert (gpu.fast().index, gpu.fast().values.get("sm_clock_mhz")) == (1, 300)
-    gpu.close()
 
 
 def test_a_mig_slice_has_its_own_activity_and_memory_and_its_boards_clock(driver: Driver):

@@ -36,13 +36,6 @@ def test_one_stream_carries_fast_and_slow_values_together(stream: Stream):
     assert not stream.listings  # they are for a training on the CPU
 
 
-def test_the_watched_processes_are_read_beside_the_gpu(stream: Stream):
-    stream.follow(FIRST)
-    until(lambda: len(stream.host) >= 3)
-    assert stream.host[0].number("cpu_pct") is None
-    assert stream.host[-1].number("worker_rss_mib")
-
-
 def test_other_jobs_are_read_beside_the_training_and_its_ranks(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ):
@@ -122,15 +115,6 @@ def test_training_on_the_cpu_reads_no_gpu_and_says_once_whether_there_is_one(
     assert stream.listings == 1
     assert not stream.gpu
     assert not driver.asked("nvmlInitWithFlags")
-
-
-def test_a_gpu_that_cannot_be_opened_leaves_the_host_and_a_reason(stream: Stream, driver: Driver):
-    driver.says("nvmlInitWithFlags.error 9")
-    stream.follow(FIRST)
-    until(lambda: stream.sampler.missing.why == "the NVIDIA driver is not loaded")
-    read_so_far = len(stream.host)
-    until(lambda: len(stream.host) > read_so_far + 2)
-    assert not stream.gpu
 
 
 @pytest.mark.parametrize("reader", ["fast", "slow"])

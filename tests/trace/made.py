@@ -8,7 +8,7 @@ import msgspec
 
 from gpudash.trace.read import read
 
-MAIN, STREAM = (100, 100), (0, 7)
+MAIN, AUTOGRAD = (100, 100), (100, 101)
 H200 = Path(__file__).parent / "h200_pipelined.json.gz"
 """One step of encdec on an H200, torch 2.11; `benchmarks/trim_trace.py` made it."""
 _numbers = itertools.count(1)
@@ -28,8 +28,21 @@ def call(name, ts, dur, at=MAIN, correlation=0):
     return event("cuda_runtime", name, ts, dur, at, correlation=correlation)
 
 
+def annotation(name, ts, dur):
+    return event("user_annotation", name, ts, dur)
+
+
 def step(number, ts, dur):
-    return event("user_annotation", f"ProfilerStep#{number}", ts, dur)
+    return annotation(f"ProfilerStep#{number}", ts, dur)
+
+
+def arrow(number, begin, end):
+    """An arrow from an operator to its operator in the backward pass."""
+    one = {"cat": "fwdbwd", "name": "fwdbwd", "id": number}
+    return [
+        {**one, "ph": ph, "ts": ts, "pid": pid, "tid": tid}
+        for ph, (ts, (pid, tid)) in (("s", begin), ("f", end))
+    ]
 
 
 def launched(ts, dur, *, call_ts, call_dur=1, stream=7, name="k", cat="kernel", at=MAIN, **args):

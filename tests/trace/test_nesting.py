@@ -1,18 +1,5 @@
 from gpudash.trace.accounting import summarise
-from tests.trace.made import event, launched, operator, trace_of
-
-BACKWARD = (100, 101)
-"""Autograd's own thread."""
-
-
-def arrow(number, begin, end):
-    """An arrow from an operator to its operator in the backward pass."""
-    (ts, (pid, tid)), (back_ts, (back_pid, back_tid)) = begin, end
-    one = {"cat": "fwdbwd", "name": "fwdbwd", "id": number}
-    return [
-        {**one, "ph": "s", "ts": ts, "pid": pid, "tid": tid},
-        {**one, "ph": "f", "ts": back_ts, "pid": back_pid, "tid": back_tid, "bp": "e"},
-    ]
+from tests.trace.made import AUTOGRAD, MAIN, arrow, event, launched, operator, trace_of
 
 
 def module_of(trace):
@@ -27,14 +14,14 @@ def test_a_kernel_of_either_pass_names_its_module(tmp_path):
         event("cpu_op", "nn.Module: encoder", 10, 40),
         operator("aten::mm", 20, 20),
         launched(60, 5, call_ts=30, name="forward"),
-        operator(evaluate, 200, 50, BACKWARD),
-        operator("MmBackward0", 202, 40, BACKWARD),
-        launched(260, 5, call_ts=210, at=BACKWARD, name="backward"),
-        launched(270, 5, call_ts=240, at=BACKWARD, name="accumulate"),
-        operator(f"{evaluate} 2", 260, 30, BACKWARD),
-        launched(300, 5, call_ts=270, at=BACKWARD, name="of no forward operator"),
+        operator(evaluate, 200, 50, AUTOGRAD),
+        operator("MmBackward0", 202, 40, AUTOGRAD),
+        launched(260, 5, call_ts=210, at=AUTOGRAD, name="backward"),
+        launched(270, 5, call_ts=240, at=AUTOGRAD, name="accumulate"),
+        operator(f"{evaluate} 2", 260, 30, AUTOGRAD),
+        launched(300, 5, call_ts=270, at=AUTOGRAD, name="of no forward operator"),
         launched(310, 5, call_ts=300, name="optimizer"),
-        arrow(7, (20, (100, 100)), (202, BACKWARD)),
+        arrow(7, (20, MAIN), (202, AUTOGRAD)),
     )
     assert module_of(found) == {
         "forward": "encoder",
@@ -56,7 +43,7 @@ def test_an_arrow_that_leads_nowhere_is_none(tmp_path):
     found = trace_of(
         tmp_path,
         operator("aten::mm", 20, 20),
-        arrow(1, (20, (100, 100)), (30, (5, 5))),
-        arrow(2, (20, (100, 100)), (30, (100, 100)))[:1],
+        arrow(1, (20, MAIN), (30, (5, 5))),
+        arrow(2, (20, MAIN), (30, MAIN))[:1],
     )
     assert found.links is None

@@ -1,19 +1,14 @@
 import pytest
 
 from gpudash.trace.accounting import summarise
-from tests.trace.made import call, event, launched, operator, step, trace_of
+from tests.trace.made import AUTOGRAD, annotation, call, launched, operator, step, trace_of
 
-AUTOGRAD = (100, 101)
 BACKWARD = "autograd::engine::evaluate_function: MmBackward0"
 LOADS = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
 
 def own_code_ms(folder, *events):
     return summarise(trace_of(folder, *events)).own_code_ms
-
-
-def annotation(name, ts, dur):
-    return event("user_annotation", name, ts, dur)
 
 
 LONG, SHORT = operator("aten::copy_", 0, 900), operator("aten::mm", 900, 100)

@@ -3,13 +3,18 @@ import pytest
 from gpudash.trace.accounting import summarise
 from gpudash.trace.phases import phases
 from gpudash.trace.read import read
-from tests.trace.made import H200, event, launched, operator, step, trace_of
-
-AUTOGRAD = (100, 200)
-
-
-def annotated(name, ts, dur):
-    return event("user_annotation", name, ts, dur)
+from tests.trace.made import (
+    AUTOGRAD,
+    H200,
+    MAIN,
+    annotation,
+    arrow,
+    event,
+    launched,
+    operator,
+    step,
+    trace_of,
+)
 
 
 def module(name, ts, dur):
@@ -18,23 +23,6 @@ def module(name, ts, dur):
 
 def backward(ts, dur, at=AUTOGRAD):
     return operator("autograd::engine::evaluate_function: MmBackward0", ts, dur, at)
-
-
-def link(number, ts, back_ts, back_at=AUTOGRAD):
-    """The arrow from an operator to its operator in the backward pass."""
-    ends = ("s", ts, (100, 100)), ("f", back_ts, back_at)
-    return [
-        {
-            "ph": ph,
-            "cat": "fwdbwd",
-            "id": number,
-            "ts": at,
-            "pid": pid,
-            "tid": tid,
-            "name": "fwdbwd",
-        }
-        for ph, at, (pid, tid) in ends
-    ]
 
 
 def found(folder, *events):
@@ -55,7 +43,7 @@ SPANS = {
             launched(200, 100, call_ts=110),
             backward(160, 30),
             launched(300, 150, call_ts=170, at=AUTOGRAD),
-            annotated("Optimizer.step#SGD.step", 200, 30),
+            annotation("Optimizer.step#SGD.step", 200, 30),
             launched(500, 50, call_ts=210),
             launched(600, 20, call_ts=550),
             launched(700, 30, call_ts=690, name="ncclDevKernel_AllReduce", stream=8),
@@ -73,7 +61,7 @@ SPANS = {
         [
             module("Net", 0, 50),
             launched(40, 160, call_ts=10),
-            annotated("enumerate(DataLoader)#_Iter.__next__", 60, 400),
+            annotation("enumerate(DataLoader)#_Iter.__next__", 60, 400),
         ],
         {"data": [(200, 460)], "forward": [(40, 200)]},
     ),
@@ -98,8 +86,8 @@ SPANS = {
             launched(300, 10, call_ts=120),
             backward(140, 20),
             launched(400, 10, call_ts=150, at=AUTOGRAD),
-            *link(1, 70, 140),
-            *link(2, 110, 140),
+            *arrow(1, (70, MAIN), (140, AUTOGRAD)),
+            *arrow(2, (110, MAIN), (140, AUTOGRAD)),
         ],
         {
             "frozen": [(100, 110)],
@@ -110,12 +98,12 @@ SPANS = {
     "a replayed graph is a phase": ([GRAPH], {"graph": [(100, 150)]}),
     "without a device the phases are the host's": (
         [
-            annotated("enumerate(DataLoader)#_Iter.__next__", 0, 300),
+            annotation("enumerate(DataLoader)#_Iter.__next__", 0, 300),
             operator("aten::stack", 10, 100),
             module("Net", 300, 100),
             backward(400, 200, (100, 100)),
             module("Net", 420, 50),  # computed again, by checkpointing
-            annotated("Optimizer.step#SGD.step", 600, 50),
+            annotation("Optimizer.step#SGD.step", 600, 50),
         ],
         {
             "data": [(0, 300)],

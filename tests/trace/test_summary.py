@@ -6,7 +6,6 @@ from gpudash.trace.accounting import summarise
 from gpudash.trace.mfu import mfu_by_phase, mfu_pct, mfu_text
 from gpudash.trace.read import read
 from gpudash.trace.summary import CopyUse
-from gpudash.trace.text import summary_lines
 from tests.having import having
 from tests.trace.made import (
     H200,
@@ -28,20 +27,34 @@ def idle(summary):
     return {cause: ms for cause, ms in summary.idle_ms.items() if ms}
 
 
-def test_values_are_means_for_one_step(tmp_path):
-    events = [step(1, 0, 1000), step(2, 1000, 1000)]
-    events += [launched(ts, 100, call_ts=ts - 50) for ts in (100, 300, 1100)]
-    summary = summary_of(tmp_path, *events)
-    assert summary == having(steps=2, step_ms=1.0, busy_ms=pytest.approx(0.15))
-    assert sum(summary.idle_ms.values()) == pytest.approx(0.85)
-    assert summary.kernels[0].count == 1.5
-    assert summary.launches == 1.5
-
-
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 COPY = {"cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "bytes": 1 << 20}
 BF16 = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_warpgroupsize1x1x1"
 SUMMARIES = {
+    "means for one step": (
+        [
+            *(step(1, 0, 1000), step(2, 1000, 1000)),
+            *(launched(ts, 100, call_ts=ts - 50) for ts in (100, 300, 1100)),
+        ],
+        having(
+            steps=2,
+            step_ms=1.0,
+            busy_ms=pytest.approx(0.15),
+            launches=1.5,
+            kernels=(having(count=1.5),),
+        ),
+    ),
+    "nothing of a device without its events": (
+        [step(1, 0, 100), operator("aten::mm", 10, 50)],
+        having(
+            on_device=False,
+            busy_ms=None,
+            launches=None,
+            blocked_ms=None,
+            idle_ms={},
+            operators=(having(name="aten::mm"),),
+        ),
+    ),
     "events outside of the steps are not counted": (
         [
             operator("before", 0, 50),
@@ -125,20 +138,87 @@ SUMMARIES = {
             counts={"launches": 2, "waits": 0, "collectives": 1},
         ),
     ),
+    "streams overlap while two are busy": (
+        [
+            step(1, 0, 300),
+            launched(100, 100, call_ts=10),
+            launched(150, 100, call_ts=20, stream=20),
+        ],
+        having(
+            overlap_ms=pytest.approx(0.05),
+            busy_ms=pytest.approx(0.15),
+            streams=(
+                having(label="stream 7", busy_ms=pytest.approx(0.1)),
+                having(label="stream 20", busy_ms=pytest.approx(0.1)),
+            ),
+        ),
+    ),
+    "a kernel belongs to the innermost operator and module that launched most of it": (
+        [
+            event("python_function", "nn.Module: Encoder_0", 0, 500),
+            event("python_function", "nn.Module: Conv2d_1", 5, 200),
+            operator("aten::conv2d", 10, 100),
+            operator("aten::cudnn_convolution", 20, 50),
+            launched(600, 10, call_ts=30),
+            launched(650, 10, call_ts=40),
+            operator("aten::other", 300, 50),
+            launched(700, 10, call_ts=310),
+        ],
+        having(
+            kernels=(
+                having(
+                    operator="aten::cudnn_convolution",
+                    module="Conv2d_1",
+                    count=3,
+                    ms=pytest.approx(0.03),
+                ),
+            )
+        ),
+    ),
+    "an operator of another thread has launched nothing": (
+        [operator("aten::mm", 0, 100), launched(50, 5, call_ts=20, at=(100, 104))],
+        having(kernels=(having(operator=""),)),
+    ),
+    "an operator's own time is without what it calls": (
+        [
+            operator("outer", 0, 100),
+            operator("inner", 10, 50),
+            call("cudaLaunchKernel", 20, 30),
+            operator("outer", 200, 10),
+        ],
+        having(
+            operators=(
+                having(name="outer", count=2, self_ms=pytest.approx(0.06)),
+                having(name="inner", count=1, self_ms=pytest.approx(0.02)),
+            )
+        ),
+    ),
+    "calls for device memory are counted and are no waits for the device": (
+        [
+            step(1, 0, 500),
+            call("cudaMalloc", 5, 20),
+            call("cuMemCreate", 30, 10),
+            call("cuMemMap", 40, 5),
+            call("cudaFree", 50, 40),
+            call("cudaMallocHost", 95, 3),
+            launched(460, 10, call_ts=450),
+        ],
+        having(allocations=2, allocation_ms=pytest.approx(0.075), blocked_ms=0),
+    ),
+    "operators that made the host wait": (
+        [
+            step(1, 0, 500),
+            launched(100, 100, call_ts=10, at=MAIN),
+            call("cudaStreamSynchronize", 20, 180),
+        ],
+        having(syncs=(having(what="cudaStreamSynchronize", blocked_ms=0.18),)),
+    ),
 }
 
 
 @pytest.mark.parametrize(("events", "expected"), SUMMARIES.values(), ids=SUMMARIES)
 def test_a_summary_has(events, expected, tmp_path):
     assert summary_of(tmp_path, *events) == expected
-
-
-def test_without_device_events_the_devices_values_are_unknown(tmp_path):
-    summary = summary_of(tmp_path, step(1, 0, 100), operator("aten::mm", 10, 50))
-    assert not summary.on_device
-    assert summary.busy_ms is summary.launches is summary.blocked_ms is None
-    assert summary.idle_ms == {}
-    assert [one.name for one in summary.operators] == ["aten::mm"]
 
 
 # ── idle ────────────────────────────────────────────────────────────────────────────────
@@ -202,89 +282,6 @@ def test_gaps_are_counted_by_class(tmp_path):
         (10.0, 1.0, pytest.approx(0.09)),
         (100.0, 1.0, pytest.approx(0.105)),
     )
-
-
-# ── streams, kernels, operators ─────────────────────────────────────────────────────────
-
-
-def test_streams_overlap_while_two_are_busy(tmp_path):
-    events = [launched(100, 100, call_ts=10), launched(150, 100, call_ts=20, stream=20)]
-    summary = summary_of(tmp_path, step(1, 0, 300), *events)
-    assert summary == having(overlap_ms=pytest.approx(0.05), busy_ms=pytest.approx(0.15))
-    assert [(one.label, one.busy_ms) for one in summary.streams] == [
-        ("stream 7", pytest.approx(0.1)),
-        ("stream 20", pytest.approx(0.1)),
-    ]
-
-
-def test_a_kernel_belongs_to_the_innermost_operator_and_module_that_launched_most(tmp_path):
-    summary = summary_of(
-        tmp_path,
-        event("python_function", "nn.Module: Encoder_0", 0, 500),
-        event("python_function", "nn.Module: Conv2d_1", 5, 200),
-        operator("aten::conv2d", 10, 100),
-        operator("aten::cudnn_convolution", 20, 50),
-        launched(600, 10, call_ts=30),
-        launched(650, 10, call_ts=40),
-        operator("aten::other", 300, 50),
-        launched(700, 10, call_ts=310),
-    )
-    (kernel,) = summary.kernels
-    assert kernel == having(
-        operator="aten::cudnn_convolution", module="Conv2d_1", count=3, ms=pytest.approx(0.03)
-    )
-
-
-def test_an_operator_of_another_thread_did_not_launch_it(tmp_path):
-    backward = (100, 104)
-    summary = summary_of(
-        tmp_path, operator("aten::mm", 0, 100), launched(50, 5, call_ts=20, at=backward)
-    )
-    assert summary.kernels[0].operator == ""
-
-
-def test_an_operators_own_time_is_without_what_it_calls(tmp_path):
-    summary = summary_of(
-        tmp_path,
-        operator("outer", 0, 100),
-        operator("inner", 10, 50),
-        call("cudaLaunchKernel", 20, 30),
-        operator("outer", 200, 10),
-    )
-    assert [(one.name, one.count, one.self_ms) for one in summary.operators] == [
-        ("outer", 2, pytest.approx(0.06)),
-        ("inner", 1, pytest.approx(0.02)),
-    ]
-
-
-# ── the host's calls ────────────────────────────────────────────────────────────────────
-
-
-def test_calls_for_device_memory_are_counted_and_are_no_waits_for_the_device(tmp_path):
-    summary = summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        call("cudaMalloc", 5, 20),
-        call("cuMemCreate", 30, 10),
-        call("cuMemMap", 40, 5),
-        call("cudaFree", 50, 40),
-        call("cudaMallocHost", 95, 3),
-        launched(460, 10, call_ts=450),
-    )
-    assert summary == having(allocations=2, allocation_ms=pytest.approx(0.075), blocked_ms=0)
-    assert "for device memory" in "".join(summary_lines(summary))
-
-
-def test_lines_that_made_the_host_wait_are_in_the_summary(tmp_path):
-    summary = summary_of(
-        tmp_path,
-        step(1, 0, 500),
-        launched(100, 100, call_ts=10, at=MAIN),
-        call("cudaStreamSynchronize", 20, 180),
-    )
-    assert [(one.what, one.blocked_ms) for one in summary.syncs] == [
-        ("cudaStreamSynchronize", 0.18)
-    ]
 
 
 # ── model flops ─────────────────────────────────────────────────────────────────────────

@@ -28,6 +28,8 @@ def test_a_summary_reads_as_follows():
         launches=181.0,
         launch_ms=1.5,
         blocked_ms=0.5,
+        allocations=2.0,
+        allocation_ms=0.75,
         kernels=(
             KernelUse("void at::gemm<float>(int)", "aten::mm", "Linear_0", 2.0, 3.5, True),
             KernelUse("fill", "", "", 0.1, 0.5, False),
@@ -55,6 +57,7 @@ def test_a_summary_reads_as_follows():
         "the host waits",
         "  in next(DataLoader)                  0.60 ms   12 %",
         "  for the GPU                          0.50 ms   10 %",
+        "  for device memory                    0.75 ms   15 %  asked 2 times",
         "  in calls that copy                         –",
         "    train.py:31  item                  0.50 ms         1 time",
         "",
@@ -173,22 +176,27 @@ def test_a_sum_is_not_cut_however_many_parts_it_has(real):
     assert step.cut(2) == step
 
 
-def test_a_comparison_reads_as_follows():
-    def summary(step_ms, *kernels):
-        return Summary(steps=1, step_ms=step_ms, on_device=True, kernels=kernels)
+def test_a_comparison_has_the_largest_changes_first_and_reads_as_follows():
+    def summary(step_ms, *kernels, **also):
+        return Summary(steps=1, step_ms=step_ms, on_device=True, kernels=kernels, **also)
 
     def kernel(name, ms):
         return KernelUse(name, "", "", 1.0, ms, uses_tensor_cores=False)
 
-    before = summary(10.0, kernel("gemm", 4.0), kernel("fill", 1.0))
-    lines = comparison_lines(compare(before, summary(8.0, kernel("gemm", 2.5))))
-    assert lines[:3] == [
+    before = summary(
+        10.0, kernel("same", 5.0), kernel("fill", 0.5), kernel("gemm", 4.0), busy_ms=6.0
+    )
+    after = summary(8.0, kernel("new", 2.0), kernel("same", 5.0), kernel("gemm", 1.0), mfu_pct=40.0)
+    assert comparison_lines(compare(before, after)) == [
         "                                      before     after    change",
         "step (ms)                               10.0      8.00     −2.00",
-        "kernels                                 2.00      1.00     −1.00",
-    ]
-    assert lines[-3:] == [
+        "device busy (ms)                        6.00         –         –",
+        "kernels                                 3.00      3.00      0.00",
+        "copies (ms)                             0.00      0.00      0.00",
+        "model flops of measured peak (%)           –      40.0         –",
+        "",
         "before ms  after ms   change  kernel",
-        "     4.00      2.50    −1.50  gemm",
-        "     1.00         –    −1.00  fill",
+        "     4.00      1.00    −3.00  gemm",
+        "        –      2.00    +2.00  new",
+        "     0.50         –    −0.50  fill",
     ]
