@@ -24,7 +24,7 @@ more threads, and where tests share the cores two threads wait for each other mo
 os.environ["XDG_STATE_HOME"] = "/dev/null/nowhere"
 """Nothing is remembered from one dashboard to the next, nor of this machine's user."""
 
-os.environ["MPLCONFIGDIR"] = str(Path(tempfile.gettempdir(), "matplotlib-of-gpudash-tests"))
+os.environ["MPLCONFIGDIR"] = f"{tempfile.gettempdir()}/matplotlib-of-gpudash-tests-{os.getuid()}"
 """Where matplotlib keeps which fonts there are: each process would look for them anew."""
 
 os.environ["XDG_CONFIG_HOME"] = "/dev/null/nowhere"
