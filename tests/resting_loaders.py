@@ -29,14 +29,14 @@ def in_blocks_of(feed, workers):
 
 def test_workers_rest_and_take_over_again(feed):
     started = [pids()]
-    for workers in "2121":
+    for workers in "212121":
         in_blocks_of(feed, workers)
         started.append(pids() - set().union(*started))
-    assert [len(one) for one in started] == [1, 2, feed.started_anew, 0, 0]
+    assert [len(one) for one in started] == [1, 2, feed.started_anew, 0, 0, 0, 0]
 
 
 def test_two_loaders_are_kept_at_most(feed):
-    for before, workers in zip("1231", "2313", strict=True):
+    for before, workers in zip("123132", "231321", strict=True):
         in_blocks_of(feed, workers)
         assert len(pids()) <= int(before) + int(workers)
 

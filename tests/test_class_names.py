@@ -1,6 +1,6 @@
 """A class name means one thing, wherever it is read."""
 
-import re
+import ast
 from collections import defaultdict
 from pathlib import Path
 
@@ -15,8 +15,9 @@ SAME_IDEA = {
 def test_each_class_name_is_defined_once() -> None:
     modules = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
-        for name in re.findall(r"^ *class (\w+)[:(]", path.read_text("utf-8"), re.MULTILINE):
-            modules[name].append(str(path.relative_to(PACKAGE)))
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(str(path.relative_to(PACKAGE)))
     several = {name: paths for name, paths in modules.items() if len(paths) > 1}
     assert several.keys() >= SAME_IDEA
     assert {name: paths for name, paths in several.items() if name not in SAME_IDEA} == {}

@@ -16,7 +16,7 @@ from gpudash.compare.energy import money, of_a_million
 from gpudash.errors import Exit, ReaderGoneError
 from gpudash.format import cores, figure, percent, plain, steps
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Failed
+from gpudash.protocol.training import TRAINING_ENDED, Failed
 from gpudash.ranks import hangs
 from gpudash.recording.files import shown
 from gpudash.run.session import Session
@@ -234,7 +234,7 @@ class StartedTraining:
     def outcome(self, failure: Failed | None) -> tuple[str, int | None]:
         """Return why there was no more, and the exit code of one that failed by itself."""
         if failure is None:
-            return "the training ended", None
+            return TRAINING_ENDED, None
         return failure.sentence, exit_of(failure)
 
     def wait(self) -> int:

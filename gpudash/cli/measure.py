@@ -22,7 +22,7 @@ from gpudash.cli.user_training import UserTraining, plan_of
 from gpudash.errors import Exit, UsageError
 from gpudash.offers import check_for_script
 from gpudash.protocol.commands import Plan
-from gpudash.protocol.training import Failed, Lever
+from gpudash.protocol.training import TRAINING_ENDED, Failed, Lever
 from gpudash.reference_levers import reference_levers
 from gpudash.run.guarded import Guarded
 from gpudash.run.session import Session
@@ -92,7 +92,7 @@ class Ended(NamedTuple):
     snapshot: Snapshot = Snapshot()
     """The newest of the training."""
     interrupted: bool = False
-    why: str = "the training ended"
+    why: str = TRAINING_ENDED
     """Why there was no more, as a clause."""
     failed: int | None = None
     """The exit code of one that failed by itself."""

@@ -26,9 +26,10 @@ from gpudash.compare.alternation import (
     alternating,
     undisturbed,
 )
-from gpudash.compare.blocks import TRAINING_ENDED, MeasuredBlock
+from gpudash.compare.blocks import MeasuredBlock
 from gpudash.compare.counted import Each
 from gpudash.errors import Exit, UsageError
+from gpudash.protocol.training import TRAINING_ENDED
 from gpudash.run.guarded import Guarded
 from gpudash.run.user_command import UserCommand
 from gpudash.snapshot import Snapshot

@@ -12,6 +12,7 @@ from gpudash.protocol.commands import Block
 from gpudash.protocol.envelope import Event
 from gpudash.protocol.readings import EnergyTick, GpuReading, HostReading, Reading
 from gpudash.protocol.training import (
+    TRAINING_ENDED,
     BlocksEnded,
     Progress,
     RefusalKind,
@@ -28,7 +29,6 @@ LAG_S = 0.25
 TICK_PATIENCE_S = 1.0
 """Seconds of training after a block's end that its energy is waited for."""
 SAMPLES_KEPT = 512
-TRAINING_ENDED = "the training ended"
 READINGS = ("gpu_util_pct", "cpu_pct", "core_wait_pct")
 """Readings of which a block has the mean."""
 

@@ -184,10 +184,10 @@ def _opposite_neighbours(orders: Sequence[Order]) -> Iterator[int]:
 
 def log_ratio(cost_a: float, cost_b: float) -> float:
     """May raise ValueError, if a cost is not positive and finite."""
-    if 0 < cost_a < inf and 0 < cost_b < inf:
-        return log(cost_a) - log(cost_b)
-    cost = cost_b if 0 < cost_a < inf else cost_a
-    raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
+    for cost in (cost_a, cost_b):
+        if not 0 < cost < inf:
+            raise ValueError(f"the cost of a block must be positive and finite, not {cost}")
+    return log(cost_a) - log(cost_b)
 
 
 def student(logs: Sequence[float], confidence: float) -> Estimate:

@@ -6,6 +6,8 @@ from .records import Meta, Record, Settings
 
 PROTOCOL_VERSION = 3
 """Incremented when a reader of older messages would misread a new one."""
+TRAINING_ENDED = "the training ended"
+"""Why no more blocks come, whoever hears of it first: the training or who compares."""
 Ability: TypeAlias = Literal[
     "levers", "pause", "restart", "blocks", "record", "profile", "memory", "leave", "type", "stacks"
 ]

@@ -29,7 +29,15 @@ from ..instrument.reporter import Reports
 from ..instrument.state_sender import StateSender
 from ..levers.training_objects import Redirects, TrainingObjects
 from ..protocol.session import Notice
-from ..protocol.training import Aside, Hello, Offered, Phase, State, TrainingProcess
+from ..protocol.training import (
+    TRAINING_ENDED,
+    Aside,
+    Hello,
+    Offered,
+    Phase,
+    State,
+    TrainingProcess,
+)
 from ..rendezvous import Rendezvous
 from ..training.command_loop import CommandLoop
 from ..training.commanded import rank
@@ -147,7 +155,7 @@ class Driver:
             if self._reports is not None and self._line is not None:
                 self.tracker.finish()
                 self._reports.send_last(self.tracker.meter.steps, self.tracker.meter.samples)
-            self._hang_up("the training ended")
+            self._hang_up(TRAINING_ENDED)
 
     def end(self) -> None:
         """Put the levers back and follow no training any more, while the process goes on."""

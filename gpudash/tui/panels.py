@@ -52,7 +52,6 @@ class Panels:
         self.levers = LeverPanel(id="levers")
         self.pane = Pane(lambda: self.levers.axis)
         self.scrubber = Scrubber(id="scrubber")
-        self._footer_of: tuple[object, ...] = ()
 
     def show(self, control: Control, mail: Mail, time: TimeView) -> None:
         """Skip answer and footer."""
@@ -86,12 +85,15 @@ class Panels:
         size: tuple[int, int],
     ) -> None:
         with self.footer.contained():
-            snapshot, requests = control.snapshot, control.requests
-            focus, roomy = view.keys_of, is_roomy(*size)
-            of = snapshot, keys, requests, focus, roomy
-            if of != self._footer_of:
-                self._footer_of = of
-                self.footer.show(bars.footer(snapshot, keys, requests, focus=focus, roomy=roomy))
+            self.footer.show(
+                bars.footer(
+                    control.snapshot,
+                    keys,
+                    control.requests,
+                    focus=view.keys_of,
+                    roomy=is_roomy(*size),
+                )
+            )
 
     def wanted(self, shown: PanelChoice) -> PanelChoice:
         return replace(

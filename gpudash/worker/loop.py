@@ -12,6 +12,7 @@ from gpudash.instrument.pipes import CommandPipe, Sent
 from gpudash.instrument.reporter import REPORT_EVERY_S
 from gpudash.instrument.state_sender import OUTSIDE_BLOCKS, StateSender
 from gpudash.protocol.commands import Plan
+from gpudash.protocol.training import TRAINING_ENDED
 from gpudash.training.command_loop import CommandLoop
 from gpudash.training.commanded import OutOfMemory
 from gpudash.training.decision_steps import DECIDE_EVERY_S
@@ -93,7 +94,7 @@ class Loop:
         commands.close()
         training.drain()
         self._reports.send_last()
-        answers = commands.finish("the training ended")
+        answers = commands.finish(TRAINING_ENDED)
         total_steps = self._reports.total_steps
         self._life.turn(
             time.monotonic(),

@@ -14,14 +14,16 @@ from typing import IO
 
 import pytest
 
-from gpudash.cli.main import main
-from gpudash.errors import Exit
 from tests import waiting, worker_double
 from tests.cli.conftest import Refused
 from tests.waiting import until
 
 ON_CPU = ["--batch-size", "2", "--device", "cpu"]
 DOUBLE = worker_double.gpudash("--record", "run.csv", "--interval", "0.05", *ON_CPU)
+
+
+def gpudash(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return waiting.done(sys.executable, "-m", "gpudash", *arguments, cwd=cwd)
 
 
 @pytest.mark.parametrize(
@@ -99,30 +101,40 @@ def test_a_record_file_that_cannot_be_made_is_refused_before_anything_starts(
     assert (private / "run.csv").read_text() == "precious"
 
 
-@pytest.mark.usefixtures("called_with_double", "private")
+@pytest.mark.usefixtures("shared_memory")
 def test_record_alone_trains_the_default_workload_and_accounts_for_every_step(
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, short_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["--record", "run.csv", "--steps", "30", "--set", "model_scale=small", *ON_CPU]
-    assert main(words) == Exit.DONE
-    said = capfd.readouterr().err
-    assert re.fullmatch(
-        r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv(; .*)?", said.splitlines()[-1]
-    )
-    assert "\x1b" not in said  # plain lines in a pipe
-    with Path("run.csv").open(newline="") as file:
+    monkeypatch.setenv("TMPDIR", str(short_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    arguments = ["--record", "run.csv", "--steps", "30", "--set", "num_workers=1", *ON_CPU]
+    arguments += ["--set", "model_scale=small"]
+    done = gpudash(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(r"trained 30 steps, [0-9.]+ steps/s; recorded to run\.csv(; .*)?", last)
+    assert "\x1b" not in done.stderr  # plain lines in a pipe
+    with (tmp_path / "run.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert sum(int(row["steps"]) for row in rows) == 30
-    assert rows[-1] | {"step": "30", "gpu_index": ""} == rows[-1]  # no GPU was read: empty, not 0
-    described = json.loads(Path("run.json").read_text())
+    assert rows[-1] | {"step": "30", "skipped_samples": "0"} == rows[-1]
+    assert {row["gpu_index"] for row in rows} == {""}  # no GPU was read: empty, not 0
+    assert {row["skipped_samples"] for row in rows} <= {"", "0"}
+    described = json.loads((tmp_path / "run.json").read_text())
     assert described["command"][0] == "gpudash"
     assert described | {"complete": True, "seed": 0} == described
-    (segment,) = described["segments"]
-    assert (segment["workload"], segment["settings"]["model_scale"]) == ("encdec", "small")
+    assert described["segments"][0]["settings"]["model_scale"] == "small"
     account = described["account"]
     parts = account.keys() - {"wall_s"}
     assert sum(account[part] for part in parts) == pytest.approx(account["wall_s"], abs=1e-5)
     assert 0 < account["phases_s"] <= account["wall_s"]
+
+    assert not list(short_path.iterdir())  # no socket of the loader is left
+
+    again = gpudash(*arguments, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
 
 
 @pytest.mark.parametrize(

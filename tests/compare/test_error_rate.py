@@ -4,30 +4,47 @@ from random import Random
 
 import pytest
 
-from gpudash.compare.error_rate import RATE, level, which_hold
+from gpudash.compare.error_rate import RATE, allowed, level, which_hold
 from gpudash.compare.paired_t import estimate
 from gpudash.compare.rounds import CONFIDENCE, EFFECTS, StartCosts, is_decided, over_rounds
 
-
-def claimed_until(claims, true, held):
-    """Whether each of the attempts that hold, up to so many, is worth something."""
-    return [is_true for is_true, holds in zip(true, held, strict=True) if holds][:claims]
+RUNS = 4_000
 
 
+def until_three_claims(levels, held):
+    return sum(held) == 3
+
+
+def until_something_holds(levels, held):
+    return any(held)
+
+
+def until_the_end(levels, held):
+    return False
+
+
+@pytest.mark.parametrize("stop", [until_the_end, until_something_holds, until_three_claims])
 @pytest.mark.parametrize("worth", [0.0, 0.1, 0.5])
-def test_wherever_a_program_stops_few_of_the_claims_that_hold_are_wrong(worth):
+def test_wherever_a_program_stops_few_of_the_claims_that_hold_are_wrong(stop, worth):
     """So many of its attempts are worth something. It tries 40 at most."""
-    random, runs = Random(3), []
-    for _ in range(2_000):
-        true = [random.random() < worth for _ in range(40)]
-        # without worth as by chance
-        levels = [random.random() ** (8 if is_true else 1) for is_true in true]
-        runs.append((true, which_hold(levels)))
-    for claims in (1, 3, 40):
-        claimed = [claimed_until(claims, true, held) for true, held in runs]
-        wrong = sum(one.count(False) for one in claimed)
-        held_in_all = sum(max(len(one), 1) for one in claimed)
-        assert wrong <= RATE * held_in_all + 3 * (RATE * held_in_all) ** 0.5
+    random = Random(3)
+    wrong, held_in_all = 0, 0
+    for _ in range(RUNS):
+        levels, true, held = [], [], []
+        while len(levels) < 40 and not stop(levels, held):
+            true.append(random.random() < worth)
+            levels.append(random.random() ** (8 if true[-1] else 1))  # without worth as by chance
+            held.append(levels[-1] <= allowed(held))
+        wrong += sum(holds and not is_true for holds, is_true in zip(held, true, strict=True))
+        held_in_all += max(sum(held), 1)
+        assert held == which_hold(levels)
+    assert wrong <= RATE * held_in_all + 3 * (RATE * held_in_all) ** 0.5
+
+
+def test_by_intervals_alone_a_program_that_tries_until_it_is_faster_always_finds_something():
+    random = Random(4)
+    found = [any(random.random() <= 0.05 for _ in range(100)) for _ in range(1_000)]
+    assert sum(found) > 950
 
 
 def rounds_between_equals(random):

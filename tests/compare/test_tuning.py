@@ -20,7 +20,6 @@ from tests.compare.tunes import (
     FIVE,
     GRIDS,
     LEVERS,
-    QUIET,
     SIX,
     Noise,
     Simulation,
@@ -33,12 +32,12 @@ from tests.scripted_worker import Conducted, Worker
 from workloads.levers import NUMERICS
 
 NOISES = {
+    "1 %": Noise(0.01),
     "3 %": Noise(0.03),
     "drift": Noise(0.02, drift=0.05),
     "bursts": Noise(0.02, bursts=0.05),
 }
 COMPUTING = [grid for grid in GRIDS if "num_workers" not in grid.levers]
-FLAT = GRIDS[0]._replace(name="flat", step_ms=lambda _settings: 8.0)
 LOADER = next(grid for grid in GRIDS if "num_workers" in grid.levers)
 ENCDEC = reference_levers("encdec", {})
 ON_GPU, ON_CPU = (Snapshot(device=Device(kind=kind, name=kind)) for kind in ("cuda", "cpu"))
@@ -54,38 +53,42 @@ def tunes(grid, noise, repeats=20, **allowance):
 
 @pytest.mark.parametrize("grid", [*COMPUTING, *map(made_up, (1, 2, 3))], ids=lambda one: one.name)
 def test_it_comes_within_2_percent_of_the_best_setting(grid):
-    found = tunes(grid, QUIET)
+    found = tunes(grid, NOISES["1 %"])
     assert sum(one.behind_best <= 0.02 for one in found) >= 0.95 * len(found)
-    assert max(one.behind_start for one in found) <= 0.01
 
 
 @pytest.mark.parametrize("levers", [FIVE, SIX], ids=len)
 def test_combinations_are_tried_where_levers_depend_on_two_others(levers):
     """No single lever leads to the best there; the budget that is left goes to combinations."""
     grids = [made_up(seed, levers, of_three=0.08) for seed in range(10)]
-    found = [one for grid in grids for one in tunes(grid, QUIET, repeats=2)]
+    found = [one for grid in grids for one in tunes(grid, NOISES["1 %"], repeats=3)]
     assert sum(one.behind_best <= 0.02 for one in found) >= 0.9 * len(found)
     assert max(one.search.spent_s for one in found) < 68
 
 
 @pytest.mark.parametrize("noise", NOISES)
-def test_no_tune_ends_slower_than_it_began_nor_beyond_its_budget_and_a_round(noise):
+def test_no_tune_ends_slower_than_it_began(noise):
     """Not even where nothing is to be gained, and a leader is only the luckiest."""
-    for grid in (FLAT, *GRIDS, made_up(2)):
-        found = tunes(grid, NOISES[noise], repeats=3)
-        assert max(one.behind_start for one in found) <= 0.01
-        assert max(one.search.spent_s for one in found) < 70
+    flat = GRIDS[0]._replace(name="flat", step_ms=lambda _settings: 8.0)
+    for grid in (flat, *GRIDS, made_up(2)):
+        assert max(one.behind_start for one in tunes(grid, NOISES[noise], repeats=5)) <= 0.01
 
 
 def test_rebuilds_take_longer_and_with_more_time_it_comes_there_too():
-    found = tunes(LOADER, QUIET, budget_s=180.0)
+    found = tunes(LOADER, NOISES["1 %"], budget_s=180.0)
     assert sum(one.behind_best <= 0.02 for one in found) >= 0.9 * len(found)
 
 
-@pytest.mark.parametrize("noise", [Noise(0.03), Noise(0.1, drift=0.3, bursts=0.3)])
+def test_the_budget_holds_but_for_a_round():
+    for grid in GRIDS:
+        assert max(one.search.spent_s for one in tunes(grid, NOISES["3 %"], repeats=5)) < 70
+
+
+@pytest.mark.parametrize("noise", [Noise(0.03), Noise(0.15), Noise(0.1, drift=0.3, bursts=0.3)])
 def test_where_nothing_is_faster_the_start_is_kept(noise):
     """Also on a machine that others load, where a leader is often merely the luckiest."""
-    kept = [one.result == {} for one in tunes(FLAT, noise, repeats=100, budget_s=20.0)]
+    flat = GRIDS[0]._replace(name="flat", step_ms=lambda _settings: 8.0)
+    kept = [one.result == {} for one in tunes(flat, noise, repeats=100, budget_s=20.0)]
     assert sum(kept) >= 97
 
 
@@ -115,7 +118,7 @@ def test_a_pair_of_levers_that_help_only_together_is_found():
         return first * (10.0 + graph * 0.5 - two_streams * 0.5)
 
     grid = GRIDS[0]._replace(levers=("pipelined", "channels_last", "cuda_graph"), step_ms=step_ms)
-    assert all(one.behind_best == 0 for one in tunes(grid, QUIET, repeats=5))
+    assert all(one.behind_best == 0 for one in tunes(grid, NOISES["1 %"], repeats=5))
 
 
 def test_a_known_best_that_is_none_any_more_is_not_believed():

@@ -22,8 +22,8 @@ from gpudash.compare.unpaired_t import (
 from tests.having import having
 
 ROWS = st.lists(
-    st.builds(RunPart, st.integers(0, 1000), st.floats(0.001, 10)), min_size=MIN_ROWS // 5
-).map(lambda rows: (6 * rows)[: 4 * MIN_ROWS])
+    st.builds(RunPart, st.integers(0, 1000), st.floats(0.001, 10)), min_size=MIN_ROWS, max_size=60
+)
 
 
 def rows_of(random, count, memory, steps_per_row=1000):
@@ -53,14 +53,27 @@ def holding_1(shown):
     return sum(low <= 1 <= high for low, high in shown) / len(shown)
 
 
-@pytest.mark.parametrize(("count", "memory"), [(40, 0.0), (60, 0.5), (120, 0.8), (240, 0.8)])
+def naive(rows):
+    """Every row counted as independent of the others."""
+    steps, per_s = sum(row.steps for row in rows), rate(rows)
+    squares = sum((row.steps - per_s * row.train_s) ** 2 for row in rows)
+    return Spread(squares * len(rows) / (len(rows) - 1) / steps**2, len(rows) - 1)
+
+
+@pytest.mark.parametrize(
+    ("count", "memory"), [(40, 0.0), (60, 0.0), (60, 0.5), (120, 0.5), (120, 0.8), (240, 0.8)]
+)
 def test_95_percent_of_the_intervals_hold_the_truth_whatever_the_correlation(count, memory):
     shown = intervals(count, memory)
     assert 0.93 <= holding_1(shown) <= 0.995
     assert len(shown) >= 0.85 * 400
 
 
-@pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (120, 0.95)])
+def test_rows_counted_as_independent_would_give_too_narrow_intervals():
+    assert holding_1(intervals(120, 0.8, spread=naive)) < 0.7
+
+
+@pytest.mark.parametrize(("count", "memory"), [(40, 0.8), (40, 0.95), (60, 0.9), (120, 0.95)])
 def test_a_run_too_short_for_its_correlation_rarely_has_an_interval_and_rarely_a_false_one(
     count, memory
 ):

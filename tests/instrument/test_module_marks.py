@@ -59,6 +59,20 @@ def test_operators_of_both_passes_are_within_their_modules(tmp_path):
     assert hooks(model) == 0
 
 
+def test_no_number_changes():
+    def gradients(*, marked):
+        torch.manual_seed(0)
+        model = Net()
+        marks = ModuleMarks([model] if marked else [])
+        marks.start()
+        model(torch.randn(4, 8)).sum().backward()
+        marks.stop()
+        return [one.grad for one in model.parameters()]
+
+    for one, other in zip(gradients(marked=True), gradients(marked=False), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_a_call_that_fails_or_is_stopped_within_leaves_nothing_open():
     model, marks = marked()
     with pytest.raises(RuntimeError):

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -156,3 +157,22 @@ def test_the_masked_losses_wait_where_the_source_says(make: Make, form: str) -> 
         {"backward"} if form in masked_loss.WAITING else set()
     )
     assert not any(call.file.startswith(TORCH) for call in calls)
+
+
+def test_the_lines_of_the_first_loss_are_those_that_read_sizes(make: Make) -> None:
+    training = make(CUDA, loss="nonzero")
+    for _ in range(3):
+        training.step()
+    source = Path(masked_loss.__file__).read_text().splitlines()
+    lines = {
+        source[call.line - 1].strip().partition("  # ")[0]
+        for call in seen(training.step)
+        if call.file == masked_loss.__file__
+    }
+    assert lines == {
+        "places = torch.nonzero(labels == BACKGROUND, as_tuple=True)",
+        "target[places] = IGNORED",
+        "labels = torch.unique(target)",
+        "labels = target[mask]",
+        "selected = logits.permute(0, 2, 3, 1)[spread]",
+    }

@@ -1,5 +1,4 @@
 import csv
-import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from gpudash.errors import RecordingError
 from gpudash.recording.csv_format import cell, columns, wall_time
+from gpudash.recording.gpu_interval import GpuInterval
 from gpudash.recording.intervals import Interval, Intervals
 from gpudash.recording.log import Origin
 from gpudash.recording.rank_steps import RankSteps
@@ -72,9 +72,9 @@ def interval(**changes):
     return Interval(**known | changes)
 
 
-def recording(path):
+def recording(path, *, force=False):
     origin = Origin(began_s=BEGAN_S, began_utc=BEGAN_UTC, interval_s=0.5, command=())
-    return RecordingWriter(path, origin)
+    return RecordingWriter(path, origin, force=force)
 
 
 @pytest.fixture
@@ -158,6 +158,38 @@ def test_a_scripted_run_gives_the_golden_bytes(tmp_path):
     assert file.rows == len(cells_of(path))
 
 
+def test_the_rate_is_the_steps_over_the_seconds_trained_however_long_a_step_is(tmp_path):
+    """As the README says: with steps longer than a row, and with a row for each GPU."""
+    run = Trainer(BEGAN_S + 0.7)
+    items = [run.start(), gpu(BEGAN_S), gpu(BEGAN_S, index=1, uuid="GPU-2222")]
+    items += [*run.steps(8, 1100.0), run.pause(), run.wait(3.0), run.resume()]
+    run.now_s += 0.8
+    items += [run.change(batch_size="16"), *run.steps(8, 550.0)]
+    intervals, file = Intervals(BEGAN_S), recording(tmp_path / "run.csv")
+    for row in (*(row for item in items for row in intervals.fold(item)), *intervals.close(0.0)):
+        file.take(row)
+    file.close()
+    for segment, step_s in (("0", 1.1), ("1", 0.55)):
+        rows = [row for row in cells_of(file.path) if row["segment"] == segment]
+        steps = sum(int(row["steps"]) for row in rows)
+        assert steps == 2 * 8
+        assert steps / sum(float(row["train_s"]) for row in rows) == pytest.approx(1 / step_s)
+
+
+def test_every_gpu_gets_a_row_and_no_gpu_leaves_its_cells_empty(tmp_path, file):
+    both = (
+        GpuInterval(index=0, uuid="GPU-1", values={"gpu_util_pct": 50.0}),
+        GpuInterval(index=1, uuid="GPU-2"),
+    )
+    file.take(interval(gpus=both))
+    file.take(interval())
+    file.close()
+    rows = cells_of(tmp_path / "run.csv")
+    assert [row["gpu_uuid"] for row in rows] == ["GPU-1", "GPU-2", ""]
+    assert [row["gpu_util_pct"] for row in rows] == ["50.0", "", ""]
+    assert file.rows == 3
+
+
 @pytest.mark.parametrize(
     ("value", "written"),
     [
@@ -174,9 +206,27 @@ def test_numbers_are_plain_decimals(value, written):
     assert cell(value, 4) == written
 
 
+def test_transforms_are_one_cell_and_an_unknown_count_is_an_empty_one(file):
+    file.take(interval(transform_ms={"decode": 2.134, "crop": 0.08}, values={"skipped_samples": 3}))
+    file.take(interval(values={"skipped_samples": 0}))
+    file.take(interval())
+    file.close()
+    found = [(row["transform_ms"], row["skipped_samples"]) for row in cells_of(file.path)]
+    assert found == [("decode=2.13;crop=0.08", "3"), ("", "0"), ("", "")]
+
+
 def test_wall_time_is_utc_to_the_nearest_millisecond():
     moment = datetime(2026, 1, 2, 3, 4, 5, 999_700, tzinfo=UTC)
     assert wall_time(moment) == "2026-01-02T03:04:06.000Z"
+
+
+def test_a_row_is_in_the_file_before_take_returns(tmp_path):
+    path = tmp_path / "run.csv"
+    file = recording(path)
+    file.take(interval())
+    assert len(cells_of(path)) == 1
+    assert path.read_bytes().endswith(b"\n")
+    file.close()
 
 
 @pytest.mark.parametrize(
@@ -220,9 +270,7 @@ class FullDisk:
         return self.write(fd, data[:taken])
 
 
-def test_a_full_disk_is_reported_once_and_the_recording_ends_with_a_whole_row_and_is_not_complete(
-    tmp_path, monkeypatch
-):
+def test_a_full_disk_is_reported_once_and_the_file_ends_with_a_whole_row(tmp_path, monkeypatch):
     path = tmp_path / "run.csv"
     file = recording(path)
     file.take(interval())
@@ -231,9 +279,19 @@ def test_a_full_disk_is_reported_once_and_the_recording_ends_with_a_whole_row_an
     with pytest.raises(RecordingError, match="ends after 1 rows: the disk is full"):
         file.take(interval())
     assert path.read_bytes() == before
-    file.take(interval(segment=1))
-    monkeypatch.undo()  # there is room again
+    file.take(interval())
     file.close()
     assert path.read_bytes() == before
     assert (file.rows, file.failed) == (1, True)
-    assert not json.loads(file.metadata_path.read_text())["complete"]
+
+
+def test_a_real_device_without_room_is_reported():
+    with pytest.raises(RecordingError, match="the disk is full"):
+        recording(Path("/dev/full"), force=True)
+
+
+def test_closing_again_does_nothing(file):
+    file.close()
+    file.close()
+    file.take(interval())
+    assert file.rows == 0

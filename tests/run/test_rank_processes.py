@@ -1,4 +1,4 @@
-"""Real ranks under torchrun: they obey at the same step, and none outlives another."""
+"""Real ranks under torchrun: they obey at the same step, and none outlives the source."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -102,9 +102,8 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert paused[0].after_step == paused[1].after_step
     changed = ranks.ask(Change(id=4, settings={"batch_size": "4"}), 2)
     assert changed[0].after_step == changed[1].after_step == paused[0].after_step
-    ranks.source.send(
-        blocks(5, 1, *[{"pipelined": way} for way in ("on", "off", "off", "on")], min_s=0.05)
-    )
+    ways = [{"pipelined": way} for way in ("on", "off", "off", "on")]
+    ranks.source.send(blocks(5, 1, *ways, min_s=0.05))
     ranks.ask(Resume(id=6), 2)
     ranks.until(lambda: all(ranks.each(BlocksEnded)))
     switches = [
@@ -141,10 +140,24 @@ def test_all_ranks_obey_at_the_same_step(ranks: Ranks):
     assert {line.partition("=")[0] for line in printed} == of_ours
 
 
-def test_where_one_rank_dies_all_end(ranks: Ranks):
-    ranks.until(  # an end costs least then
+def load_torch(ranks: Ranks) -> None:
+    """Wait until both have begun to; an end costs least then."""
+    ranks.until(
         lambda: all(any(one.text == "loading torch" for one in said) for said in ranks.each(Status))
     )
+
+
+def test_no_rank_outlives_the_source(ranks: Ranks):
+    load_torch(ranks)
+    trained = psutil.Process(ranks.held.pid).children(recursive=True)
+    assert len(trained) >= 2
+    ranks.source.close()
+    _, alive = psutil.wait_procs(trained, PATIENCE_S)
+    assert alive == []
+
+
+def test_where_one_rank_dies_all_end(ranks: Ranks):
+    load_torch(ranks)
     launcher = psutil.Process(ranks.held.pid)
     by_rank = {one.environ()["RANK"]: one for one in launcher.children()}
     by_rank["1"].kill()

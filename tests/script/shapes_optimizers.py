@@ -112,6 +112,12 @@ def no_optimizer(toy):
                 parameter.sub_(0.01 * parameter.grad)
 
 
+@shape(22)
+def one_training_after_the_other(toy):
+    for (model, optimizer), count in ((made(), 10), (made(16), 12)):
+        fit(model, optimizer, data(count * 8))
+
+
 @shape(40)
 def another_optimizer_within_an_epoch(toy):
     model, first = made()

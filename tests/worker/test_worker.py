@@ -4,12 +4,13 @@ import fcntl
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import termios
 import time
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from itertools import count
 from math import inf
 from pathlib import Path
@@ -35,8 +36,7 @@ from tests.workloads.trainings import needs_cuda
 from workloads import CATALOGUE
 from workloads.levers import LeverError
 
-ANSWERS = 200
-"""More than a connection holds."""
+PATIENCE_S = 90
 SMALL = {"batch_size": "2", "num_workers": "1", "model_scale": "small"}
 
 
@@ -64,7 +64,18 @@ class Worker(Watched):
         return answer
 
 
-SMALL_PLAN = Plan(workload="encdec", settings=SMALL, device="cpu")
+@pytest.fixture
+def start(shared_memory: None) -> Iterator[Callable[..., Worker]]:
+    workers: list[Worker] = []
+
+    def begin(**plan: object) -> Worker:
+        settings = SMALL | plan.pop("settings", {})
+        workers.append(Worker(Plan(workload="encdec", settings=settings, device="cpu", **plan)))
+        return workers[-1]
+
+    yield begin
+    for worker in workers:
+        worker.source.close()
 
 
 def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
@@ -80,10 +91,7 @@ def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (
-            Plan(workload="encdec", settings={"batch_size": "900000", "model_scale": "full"}),
-            "GiB are available",
-        ),
+        (Plan(workload="encdec", settings={"batch_size": "900000"}), "GiB are available"),
         (Plan(workload="encdec", settings={}, device="cuda:99"), "device 'cuda:99' is not valid"),
     ],
 )
@@ -109,13 +117,50 @@ def test_a_workload_that_ends_its_process_has_failed(code: object) -> None:
     assert failed.sentence == f"mine.py failed: SystemExit: {code}"
 
 
-def test_a_segfault_leaves_the_stack_on_the_log(shared_memory: None) -> None:
-    worker = Worker(SMALL_PLAN)
-    with closing(worker.source):
-        worker.until(lambda: len(worker.of(Status)) > 1)  # the first comes before torch is loaded
-        os.kill(worker.held.pid, signal.SIGSEGV)
-        assert str(worker.end()).endswith("was killed by SIGSEGV")
-        worker.until(lambda: any("Segmentation fault" in line for line in worker.lines()))
+def test_a_segfault_leaves_the_stack_on_the_log(start: Callable[..., Worker]) -> None:
+    worker = start()
+    worker.until(lambda: len(worker.of(Status)) > 1)  # its first one leaves before torch is loaded
+    os.kill(worker.held.pid, signal.SIGSEGV)
+    assert str(worker.end()).endswith("was killed by SIGSEGV")
+    worker.until(lambda: any("Segmentation fault" in line for line in worker.lines()))
+
+
+PARENT = """
+import sys, time
+from gpudash.protocol.commands import Plan
+from gpudash.run.workload_process import WorkloadProcess, job_of
+small = {"batch_size": "2", "num_workers": "2", "model_scale": "small"}
+plan = Plan(workload="encdec", settings=small, device="cpu")
+held = WorkloadProcess(plan)
+link = job_of(plan, held)
+while not any(getattr(e.body, "steps", ()) for e in link.read()):
+    time.sleep(0.01)
+print(held.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_no_process_outlives_a_killed_parent_and_its_directory_goes_at_the_next_start(
+    start: Callable[..., Worker], short_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"TMPDIR": str(short_path)},
+    )
+    assert parent.stdout
+    worker = psutil.Process(int(parent.stdout.readline()))
+    family = [worker, *worker.children(recursive=True)]
+    assert len(family) >= 3  # the loader workers too
+    parent.kill()
+    parent.wait()
+    _, alive = psutil.wait_procs(family, timeout=60)
+    assert alive == []
+    (left,) = short_path.glob("gpudash-*")
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    start()
+    assert not left.exists()
 
 
 def test_more_processes_than_gpus_are_refused() -> None:
@@ -170,7 +215,8 @@ def running(shared_memory: None) -> Iterator[Callable[[], Worker]]:
             if not workers or workers[-1].source.held.exit_code is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(tempfile, "tempdir", str(long))
-                    workers.append(Worker(SMALL_PLAN))
+                    plan = Plan(workload="encdec", settings=SMALL, device="cpu")
+                    workers.append(Worker(plan))
                 workers[-1].until(lambda: len(workers[-1].steps()) >= 5)
             return workers[-1]
 
@@ -238,9 +284,6 @@ def unread_bytes(fd: int) -> int:
 def test_a_reader_that_stalls_delays_no_step_and_misses_none(training: Worker) -> None:
     training.trains_as(training.change(data="cached", batch_size="1"))
     (events,) = training.source.filenos
-    for _ in range(ANSWERS):  # they fill the connection
-        training.source.send(Pause(id=4))
-    training.source.send(Resume(id=5))
     process = psutil.Process(training.held.pid)
     unread, used_s, full_s = -1, inf, inf
     while process.cpu_times().user < used_s + 0.2:  # it trains on while the connection is full

@@ -21,6 +21,7 @@ from workloads.levers import LeverError
 
 COUNT = 6
 PAINTED = cache(jpeg_files.paint)
+AS_ROOT = os.geteuid() == 0
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,11 @@ def refusing(files: JpegFiles, why: str) -> Iterator[None]:
     assert "\n" not in text
     assert str(files.directory) in text
     assert "set GPUDASH_DATA to a writable directory with about 1 MiB free" in text
+
+
+def ensure(files: JpegFiles) -> None:
+    if not files.are_whole():
+        files.write()
 
 
 def times(files: JpegFiles) -> dict[Path, int]:
@@ -85,6 +91,14 @@ def test_they_are_photographs_in_size_and_cost(files: JpegFiles, tmp_path: Path)
     assert first.shape == (533, 800, 3)
     assert (first == third).all()  # two distinct images
     assert (first != second).any()
+
+
+def test_a_second_start_writes_nothing(files: JpegFiles) -> None:
+    files.write()
+    before = times(files)
+    assert JpegFiles.cached(COUNT).are_whole()
+    files.write()
+    assert times(files) == before
 
 
 def test_another_number_of_files_is_another_place() -> None:
@@ -175,8 +189,7 @@ def test_a_refused_call_is_one_line(call: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Path, call, Mock(side_effect=refused))
     files = JpegFiles.cached(COUNT)
     with refusing(files, "Permission denied"):
-        if not files.are_whole():
-            files.write()
+        ensure(files)
 
 
 def test_two_processes_at_once_leave_one_whole_directory(files: JpegFiles) -> None:

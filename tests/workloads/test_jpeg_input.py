@@ -15,7 +15,9 @@ from tests.workloads.trainings import (
     CUDA,
     DEVICES,
     Make,
+    assert_same,
     train,
+    weights,
 )
 from workloads import CATALOGUE, jpeg_files, jpeg_input
 from workloads.jpeg_files import JpegFiles
@@ -65,14 +67,14 @@ def spoil(path: Path, content: bytes | None) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", [*SOURCE[1:], *OURS])
-def test_every_stage_makes_the_baselines_samples_each_time(
+def test_every_stage_makes_the_baselines_samples(
     make: Make, written: JpegFiles, name: str, device: torch.device
 ) -> None:
     baseline = default_collate([JpegCrops(written.paths, STAGES["baseline"], 7)[i] for i in (4, 9)])
     made = JpegCrops(written.paths, stage(name), 7).__getitems__([4, 9])
-    batch = default_collate(made)[:-1]
-    for _ in range(2):  # data=resident and data=cached replay it
-        pixels, labels = make(device, input=name)._workload.prepare(batch, mark=unmarked)
+    pixels, labels = make(device, input=name)._workload.prepare(
+        default_collate(made)[:-1], mark=unmarked
+    )
     assert (pixels.shape, pixels.dtype) == ((2, 3, 256, 256), torch.float32)
     assert labels.tolist() == [4, 9]
     # both decoders are libjpeg-turbo with its defaults: not one level differs
@@ -190,7 +192,7 @@ def test_measurements_that_nobody_asks_for_hold_no_file_open(
 ) -> None:
     """They come in shared memory, whose descriptor stays open as long as a tensor lies in it."""
     monkeypatch.setattr(JpegFiles, "paths", copies)
-    training = make(input="crop_first", num_workers="1", batch_size="1")
+    training = make(input="crop_first", num_workers="1")
     train(training, 2)
     before = open_files()
     train(training, 10)
@@ -198,6 +200,28 @@ def test_measurements_that_nobody_asks_for_hold_no_file_open(
 
 
 # The training.
+
+
+@pytest.mark.parametrize("data", ["loader", "cached", "resident"])
+def test_every_stage_trains_the_same_weights(make: Make, data: str) -> None:
+    baseline = make(data=data)
+    losses = train(baseline, 5)
+    for name in ("batched_colour", "tensor_decode"):
+        training = make(data=data, input=name)
+        assert_same(CPU, train(training, 5), losses)
+        assert_same(CPU, weights(training), weights(baseline))
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_another_stage_goes_on_in_the_data_with_the_weights(make: Make, workers: str) -> None:
+    baseline, switched = make(), make(num_workers=workers)
+    losses = train(switched, 1)
+    for name in ("on_device", "batched_colour"):
+        kept = weights(switched)
+        switched.change({"input": name})
+        assert_same(CPU, weights(switched), kept)
+        losses += train(switched, 1)
+    assert_same(CPU, losses, train(baseline, 3))
 
 
 def test_the_full_model_is_the_sources(make: Make) -> None:

@@ -1,5 +1,8 @@
 """A lever accepts exactly its valid values and says so when it does not."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -71,3 +74,8 @@ def test_any_text_is_either_canonicalised_or_refused(lever: Lever, text: str) ->
         return
     assert lever.canonical(canonical) == canonical
     assert isinstance(lever, Switch | Choice | Count)
+
+
+def test_the_catalogue_is_listed_without_importing_torch() -> None:
+    code = "import sys, workloads; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

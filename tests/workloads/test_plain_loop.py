@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.workloads.trainings import CPU, OWN_SMALL, Make, Operators, making, train
-from workloads.encdec import SCALES
+from tests.workloads.trainings import CPU, Make, Operators, making, train
 
 PATH = Path(__file__).parents[2] / "benchmarks" / "plain_loop.py"
 BATCH_SIZE = 2
@@ -18,8 +17,7 @@ PIPELINED = pytest.mark.parametrize("pipelined", ["off", "on"])
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    monkeypatch.setitem(SCALES, "small", OWN_SMALL)
+def make() -> Iterator[Make]:
     resident = {"data": "resident", "batch_size": str(BATCH_SIZE), "precision": "fp32"}
     yield from making("encdec", **resident)
 

@@ -167,14 +167,21 @@ def test_two_streams_never_race(cuda: FakeCuda) -> None:
     train_on_two_streams(Halves())
 
 
-def test_changing_schedules_and_going_on_after_a_drain_never_race(cuda: FakeCuda) -> None:
+def test_going_on_after_a_drain_never_races(cuda: FakeCuda) -> None:
+    schedule = DualStream(Halves(), side_stream(CUDA))
+    for batch in HOST_BATCHES:
+        schedule.step(batch, unmarked)
+        schedule.drain(unmarked)
+        schedule.drain(unmarked)  # with nothing pending
+
+
+def test_changing_schedules_back_and_forth_never_races(cuda: FakeCuda) -> None:
     halves = Halves()
     for batch in HOST_BATCHES:
         schedule = DualStream(halves, side_stream(CUDA))
-        for one in (schedule, schedule, Serial(halves)):
-            one.step(batch, unmarked)
-            one.drain(unmarked)
-            one.drain(unmarked)  # with nothing pending
+        schedule.step(batch, unmarked)
+        schedule.drain(unmarked)
+        Serial(halves).step(batch, unmarked)
 
 
 def source_order(halves: Halves, *, wait_for_copies: bool) -> None:
@@ -200,6 +207,14 @@ def test_the_sources_ordering_is_caught(cuda: FakeCuda, *, wait_for_copies: bool
     with pytest.raises(CUDASanitizerErrors) as caught:
         source_order(Halves(), wait_for_copies=wait_for_copies)
     assert "mul" in str(caught.value.errors[0])
+
+
+def test_the_check_notices_a_schedule_that_does_not_wait(
+    cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeStream, "wait_event", lambda *_: None)
+    with pytest.raises(CUDASanitizerErrors):
+        train_on_two_streams(Halves())
 
 
 def test_the_check_notices_what_is_let_go_of_while_it_is_trained_on(cuda: FakeCuda) -> None:

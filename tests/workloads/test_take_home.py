@@ -88,13 +88,9 @@ def as_before() -> Iterator[None]:
     """Recipes change what is global in a process."""
     convolutions = torch.backends.cudnn.conv
     before = convolutions.fp32_precision
-    threshold, threads = gc.get_threshold(), torch.get_num_threads()
     stream = torch.cuda.current_stream() if torch.cuda.is_available() else None
     yield
     convolutions.fp32_precision = before
-    gc.set_threshold(*threshold)
-    gc.unfreeze()
-    torch.set_num_threads(threads)
     if stream is not None:
         torch.cuda.set_stream(stream)
 
@@ -195,6 +191,16 @@ def test_the_losses_are_those_of_the_lever_on_a_gpu(name: str, value: str) -> No
     assert_same(CUDA, losses, trained_here(name, value, CUDA))
 
 
+@pytest.fixture
+def process_as_before() -> Iterator[None]:
+    threshold, threads = gc.get_threshold(), torch.get_num_threads()
+    yield
+    gc.set_threshold(*threshold)
+    gc.unfreeze()
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("process_as_before")
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -32,6 +32,18 @@ pytestmark = pytest.mark.usefixtures("deterministic")
 ENTRY = CATALOGUE["encdec"]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_switching_back_and_forth_changes_no_number(make: Make, device: torch.device) -> None:
+    serial, switched = make(device), make(device)
+    losses = []
+    for value in ("on", "off", "on"):
+        losses += train(switched, 2)
+        switched.change({"pipelined": value})
+    losses += train(switched, 2)
+    assert_same(device, losses, train(serial, 8))
+    assert_same(device, weights(switched), weights(serial))
+
+
 @needs_cuda
 def test_training_goes_before_preparation_where_both_could_run(make: Make) -> None:
     make(CUDA)
@@ -132,7 +144,7 @@ def test_loader_workers_that_cannot_all_begin_are_refused_and_none_is_left(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": "1000000", "model_scale": "full"}, "GiB are available"),
+        ({"batch_size": "1000000"}, "GiB are available"),
         ({"batch_size": "0"}, "whole number"),
         ({"nonsense": "1"}, "unknown lever"),
         ({"batch_size": "2"}, "nothing changes"),

@@ -11,17 +11,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.warm import START
-from workloads import CATALOGUE, encdec, masked_loss
+from workloads import CATALOGUE
 from workloads.training import Training
 
 CPU = torch.device("cpu")
 CUDA = torch.device("cuda", 0)
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 DEVICES = [pytest.param(CPU, id="cpu"), pytest.param(CUDA, id="cuda", marks=needs_cuda)]
-OWN_SMALL = encdec.SCALES["small"]
-if not torch.cuda.is_available():  # a GPU's kernels last longer, for a race to be seen
-    encdec.SCALES["small"] = encdec.Scale(image_size=16, channels=4)
-    masked_loss.SCALES["small"] = masked_loss.Scale(image_size=16, hidden=2)
 COUNT = 24
 """JPEG files that tests read, instead of thousands."""
 Make = Callable[..., Training]

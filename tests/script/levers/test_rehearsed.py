@@ -1,6 +1,7 @@
 """Levers with a rehearsal: precision, channels_last, compile."""
 
 import copy
+import io
 import pickle
 import random
 import weakref
@@ -91,6 +92,18 @@ def test_the_optimizers_state_moves_with_the_weights_and_is_saved_in_the_scripts
     moved.restore()
     assert training.optimizer.state[weight]["exp_avg"].is_contiguous()
     assert not training.optimizer._optimizer_state_dict_post_hooks
+
+
+def test_weights_saved_under_channels_last_load_anywhere():
+    training, moved = stepped()
+    move(moved, channels_last="on")
+    file = io.BytesIO()
+    torch.save(training.model.state_dict(), file)
+    file.seek(0)
+    other = ConvNet()
+    other.load_state_dict(torch.load(file))
+    assert other.conv.weight.is_contiguous()
+    assert torch.equal(other.conv.weight, training.model.conv.weight)
 
 
 def test_a_model_that_the_script_has_in_channels_last_can_be_moved_to_plain_order_and_back():
@@ -395,17 +408,27 @@ def test_one_model_that_breaks_keeps_the_lever_from_all():
     assert gan.step().losses == other.losses
 
 
+class _Halves(nn.Module):
+    """Works only inside an autocast."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, inputs):
+        return self.head(inputs.bfloat16())
+
+
 def test_a_call_is_rehearsed_inside_the_autocast_that_the_script_has_around_it():
-    model = nn.Linear(8, 1)
-    halves = torch.randn(2, 8).bfloat16()  # for which it works only inside an autocast
+    model = _Halves()
     root = follow(model)
     moved = levers(root)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        model(halves)
+        model(torch.randn(2, 8))
     root.newest = root.newest._replace(autocast=("cpu", torch.bfloat16))
     move(moved, compile="on")
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert model(halves).dtype == torch.bfloat16
+        assert model(torch.randn(2, 8)).dtype == torch.bfloat16
 
 
 def operations(traced):
