@@ -185,6 +185,30 @@ def test_a_difference_is_found():
 # by degrees of freedom, for 80, 90, 95, 98 and 99 % between both tails
 
 
+CONFIDENCES = (0.80, 0.90, 0.95, 0.98, 0.99)
+NIST = {
+    1: (3.078, 6.314, 12.706, 31.821, 63.657),
+    2: (1.886, 2.920, 4.303, 6.965, 9.925),
+    3: (1.638, 2.353, 3.182, 4.541, 5.841),
+    4: (1.533, 2.132, 2.776, 3.747, 4.604),
+    5: (1.476, 2.015, 2.571, 3.365, 4.032),
+    9: (1.383, 1.833, 2.262, 2.821, 3.250),
+    10: (1.372, 1.812, 2.228, 2.764, 3.169),
+    15: (1.341, 1.753, 2.131, 2.602, 2.947),
+    20: (1.325, 1.725, 2.086, 2.528, 2.845),
+    29: (1.311, 1.699, 2.045, 2.462, 2.756),
+    40: (1.303, 1.684, 2.021, 2.423, 2.704),
+    60: (1.296, 1.671, 2.000, 2.390, 2.660),
+    100: (1.290, 1.660, 1.984, 2.364, 2.626),
+}
+
+
+@pytest.mark.parametrize("degrees", NIST)
+def test_students_t_agrees_with_the_published_table(degrees):
+    found = [student_t(degrees, confidence) for confidence in CONFIDENCES]
+    assert found == pytest.approx(NIST[degrees], abs=6e-4)  # printed with three decimals
+
+
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.99, 0.999])
 def test_students_t_agrees_with_its_closed_forms(confidence):
     assert student_t(1, confidence) == pytest.approx(math.tan(math.pi / 2 * confidence), abs=1e-7)

@@ -197,6 +197,16 @@ def test_nor_does_it_where_steps_drift_and_are_like_their_neighbours(shape):
         assert alarms(comparisons, effects) < 0.06
 
 
+def test_the_usual_interval_would():
+    alarmed = 0
+    for seed in range(200):
+        random = Random(seed)
+        pairs = pairs_of([random.gauss(0, 0.01) for _ in range(40)])
+        looks = (estimate(pairs[:count]) for count in range(FEWEST_PAIRS, 41))
+        alarmed += any(map(is_sure, looks))
+    assert alarmed > 0.15 * 200
+
+
 def test_an_ab_that_is_ended_once_it_is_sure_shows_too_much():
     assert [stopped(200, 0.02, spread) > 0.02 for spread in (0.015, 0.03, 0.08)] == [True] * 3
 

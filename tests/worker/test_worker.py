@@ -91,7 +91,10 @@ def test_a_plan_of_steps_is_exact_on_two_streams_too() -> None:
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (Plan(workload="encdec", settings={"batch_size": "900000"}), "GiB are available"),
+        (
+            Plan(workload="encdec", settings={"batch_size": "900000", "model_scale": "full"}),
+            "GiB are available",
+        ),
         (Plan(workload="encdec", settings={}, device="cuda:99"), "device 'cuda:99' is not valid"),
     ],
 )

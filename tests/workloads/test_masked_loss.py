@@ -378,4 +378,4 @@ def test_a_cpu_takes_smaller_batches_by_default() -> None:
 
 def test_a_batch_that_cannot_fit_the_host_is_refused(make: Make) -> None:
     with pytest.raises(LeverError, match="GiB are available"):
-        make(batch_size="1000000")
+        make(batch_size="1000000", model_scale="full")

@@ -144,7 +144,7 @@ def test_loader_workers_that_cannot_all_begin_are_refused_and_none_is_left(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"batch_size": "1000000"}, "GiB are available"),
+        ({"batch_size": "1000000", "model_scale": "full"}, "GiB are available"),
         ({"batch_size": "0"}, "whole number"),
         ({"nonsense": "1"}, "unknown lever"),
         ({"batch_size": "2"}, "nothing changes"),
