@@ -74,9 +74,8 @@ def script(folder: Path, code: str) -> str:
 
 def in_terminal(words: list[str], *texts: str, **options: Any) -> pexpect.spawn:
     """A command in a terminal that has shown these texts."""
-    return shows(
-        pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S, **options), *texts
-    )
+    terminal = pexpect.spawn(words[0], words[1:], encoding="utf-8", timeout=PATIENCE_S, **options)
+    return shows(terminal, *texts)
 
 
 def shows(terminal: pexpect.spawn, *texts: str) -> pexpect.spawn:

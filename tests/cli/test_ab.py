@@ -90,7 +90,8 @@ def test_json_holds_everything_in_one_line(capsys):
     asked = {"workload": "encdec", "lever": "pipelined", "a": "off", "b": "on", "pairs": 5}
     how = {"device": "NVIDIA H200", "min_steps": MIN_STEPS, "min_s": BLOCK_S, "seed": 0}
     change = {"change": pytest.approx(0.25), "low": pytest.approx(0.25), "confidence": 0.95}
-    assert found | asked | how | change | {"steps_per_s": pytest.approx([20.0, 25.0])} == found
+    rates = {"steps_per_s": pytest.approx([20.0, 25.0])}
+    assert found | asked | how | change | rates == found
 
 
 class Hindered(Worker):
@@ -148,16 +149,16 @@ def test_scripts_learn_the_verdict_from_the_exit_code(step_ms, code, capsys):
     ("ctrl_c", "code", "reason"), [(False, 1, "the training ended"), (True, 130, "interrupted")]
 )
 def test_a_comparison_ended_early_has_no_verdict(ctrl_c, code, reason, capsys):
-    assert run(ScriptedSession(Worker(a_quarter_faster), turns=30, ctrl_c=ctrl_c)) == code
+    session = ScriptedSession(Worker(a_quarter_faster), turns=30, ctrl_c=ctrl_c)
+    assert run(session) == code
     assert f"gpudash: no verdict: {reason}" in capsys.readouterr().err
 
 
 def test_an_interrupted_comparison_prints_the_verdict_so_far_and_its_code_says_so(capsys):
     noise = cycle([1.0, 1.6, 0.7, 1.3, 0.8, 1.0, 1.4])
     comparison = Comparison(question())
-    conducted = Conducted(
-        comparison, Worker(lambda settings: next(noise) * a_quarter_faster(settings))
-    )
+    worker = Worker(lambda settings: next(noise) * a_quarter_faster(settings))
+    conducted = Conducted(comparison, worker)
     while comparison.shown().pairs < 5:
         conducted.turn()
     comparison.cancel("the training was stopped")

@@ -177,9 +177,8 @@ def test_the_starts_are_what_is_counted():
     told = document(found(*SIX))
     assert (told.compared_by, told.confidence) == ("sample", 0.99)
     assert [(one.low, one.confidence) for one in told.starts] == [(None, 0.99)] * 6
-    assert "over 6 starts, both started anew for each; losses identical over 1 step." in markdown(
-        card_of(found(*SIX).shown(), Snapshot(), "", 6)
-    )
+    card = markdown(card_of(found(*SIX).shown(), Snapshot(), "", 6))
+    assert "over 6 starts, both started anew for each; losses identical over 1 step." in card
 
 
 def test_what_differs_in_a_step_stands_below_the_verdict():
@@ -218,5 +217,6 @@ def test_one_side_that_does_not_know_its_samples_cannot_be_compared():
 
 
 def test_so_many_starts_as_were_asked_for_have_the_usual_interval():
-    assert found(*SIX[:2], fixed=True).estimate.low is not None
+    two = found(*SIX[:2], fixed=True).estimate
+    assert two.low is not None
     assert found(*SIX[:2]).estimate.low is None  # it could end at any of them

@@ -55,9 +55,8 @@ def test_json_holds_each_start_and_the_interval_over_them(capsys):
     found = json.loads(line)
     jsonschema.validate(found, msgspec.json.schema(ComparisonReport))
     assert found["pairs"] == 48
-    assert (found["low"], found["change"], found["high"]) == pytest.approx(
-        (0.025, 0.05, 0.075), abs=1e-3
-    )
+    over = (found["low"], found["change"], found["high"])
+    assert over == pytest.approx((0.025, 0.05, 0.075), abs=1e-3)
     assert found["steps_per_s"][1] / found["steps_per_s"][0] == pytest.approx(1 + found["change"])
     for one, change, seed in zip(found["starts"], (0.04, 0.05, 0.06), (0, 1, 2), strict=True):
         near = pytest.approx(change)
@@ -123,9 +122,8 @@ def test_if_the_first_start_fails_it_ends_as_an_ab_of_one_start_does(capsys):
 
 
 def test_a_precision_does_not_go_with_starts(refused):
-    assert "--within does not go with --starts" in refused(
-        "ab", "--lever", "pipelined=off,on", "--starts", "2", "--within", "1%"
-    )
+    words = ["ab", "--lever", "pipelined=off,on", "--starts", "2", "--within", "1%"]
+    assert "--within does not go with --starts" in refused(*words)
 
 
 def test_the_card_of_several_starts_tells_their_verdict(tmp_path):

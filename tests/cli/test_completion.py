@@ -25,9 +25,8 @@ def words(*line: str) -> list[str]:
 @pytest.mark.parametrize("name", ["", *VERBS])
 def test_every_option_of_every_verb_is_found(name: str) -> None:
     parser = load(name).parser()
-    assert set(words(*filter(None, [name]), "-")) == {
-        action.option_strings[-1] for action in parser.actions if action.option_strings
-    }
+    options = {action.option_strings[-1] for action in parser.actions if action.option_strings}
+    assert set(words(*filter(None, [name]), "-")) == options
 
 
 def test_levers_are_those_of_the_workload_that_is_named() -> None:

@@ -435,9 +435,8 @@ def test_the_guides_example_is_valid_and_complete() -> None:
 def test_a_recording_names_what_set_it(project: Path) -> None:
     (project / "gpudash.toml").write_text("interval = 0.05\n[levers]\nbatch_size = 2\n")
     command = worker_double.gpudash("--record", "run.csv", "--steps", "20", "--device", "cpu")
-    done = subprocess.run(
-        command, env=worker_double.environment(), capture_output=True, text=True, check=False
-    )
+    environment = worker_double.environment()
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(Path("run.json").read_text())["set_by"] == {
         "interval": f"{project}/gpudash.toml:1",

@@ -173,9 +173,8 @@ def test_a_users_folder_named_like_gpudashs_is_not_imported(
     (tmp_path / "workloads").mkdir()
     (tmp_path / "workloads" / "__init__.py").write_text("raise SystemExit(7)")
     monkeypatch.chdir(tmp_path)
-    assert checked(monkeypatch, "torch", f"import workloads.levers; {SOME_TORCH}") == Check(
-        name="torch", ok=True, detail="2.11, built without CUDA"
-    )
+    found = checked(monkeypatch, "torch", f"import workloads.levers; {SOME_TORCH}")
+    assert found == Check(name="torch", ok=True, detail="2.11, built without CUDA")
 
 
 def test_torch_devices_are_named_with_their_uuid(no_library: dict[str, str]):
@@ -260,7 +259,8 @@ def test_a_small_shared_memory_is_said_with_what_makes_it_larger(
 
 def test_no_shared_memory_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr(doctor, "SHARED", str(tmp_path / "none"))
-    assert checked(monkeypatch, "shared memory") == Check(
+    check = checked(monkeypatch, "shared memory")
+    assert check == Check(
         name="shared memory",
         ok=False,
         detail=f"{tmp_path}/none: No such file or directory; loader workers need it",

@@ -83,7 +83,8 @@ def test_all_of_them_beside_a_recording(tmp_path: Path, collector: Collector) ->
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").open()]
     assert [row["steps"] for row in rows] == [int(row["steps"]) for row in recorded]
     steps = sum(row["steps"] for row in rows)
-    assert steps == collector.metrics()["gpudash.steps"].sum.data_points[0].as_double
+    sent = collector.metrics()["gpudash.steps"].sum.data_points[0].as_double
+    assert steps == sent
     found = EventAccumulator(str(tmp_path / "board"), size_guidance={"scalars": 0}).Reload()
     assert sum(one.value for one in found.Scalars("step/steps")) == steps
     events = json.loads((tmp_path / "run.trace.json").read_text())["traceEvents"]

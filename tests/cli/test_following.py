@@ -19,7 +19,8 @@ VERSIONS = "gpudash ab --versions main,HEAD --starts 3 -m train"
 
 
 def asked(command):
-    arguments = parse(shlex.split(command)[1:])[1]
+    words = shlex.split(command)
+    arguments = parse(words[1:])[1]
     arguments.starts = arguments.starts or (1 if arguments.lever else None)
     return arguments
 
@@ -78,7 +79,6 @@ def test_what_was_tried_is_not_proposed_again(tried, left):
 
 
 def test_a_gate_that_does_not_know_is_followed_by_more_time():
-    arguments = parse(
-        ["gate", "--json", "--junit", "new.xml", "main", "--", "train.py", "-n", "3"]
-    )[1]
+    words = ("--json", "--junit", "new.xml", "main", "--", "train.py", "-n", "3")
+    arguments = parse(["gate", *words])[1]
     assert more_time(arguments) == "gpudash gate --budget 1200 --json main -- train.py -n 3"

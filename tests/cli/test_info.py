@@ -27,7 +27,8 @@ def info(printed):
 def test_the_json_has_a_version_and_is_the_records(info):
     found = info()
     assert found["schema_version"] == 1
-    assert json.loads(msgspec.json.encode(msgspec.convert(found, Info, strict=True))) == found
+    record = msgspec.convert(found, Info, strict=True)
+    assert json.loads(msgspec.json.encode(record)) == found
 
 
 def test_every_setting_is_listed_with_its_origin(project, info):
@@ -47,9 +48,8 @@ def test_every_setting_is_listed_with_its_origin(project, info):
     default = {"interval": (0.5, "default")}
     default |= dict.fromkeys(("theme", "sweep.rounds"), (None, "default"))
     assert settings | set_here | default == settings
-    assert {key for key in settings if key.startswith("levers.")} == {
-        f"levers.{lever.name}" for lever in levers_of(CATALOGUE["augment"])
-    }
+    levers = {f"levers.{lever.name}" for lever in levers_of(CATALOGUE["augment"])}
+    assert {key for key in settings if key.startswith("levers.")} == levers
 
 
 def test_the_files_looked_for_are_named_whether_they_are_there_or_not(project, info):

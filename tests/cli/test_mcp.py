@@ -34,9 +34,8 @@ def test_a_client_finds_each_verb_that_answers_in_json_and_calls_it(private):
 
     began, tools, shown, wrong = asyncio.run(talk())
     assert began.instructions.startswith("# How a program speeds up a training")
-    assert {one.name for one in tools} == {
-        name for name in VERBS if "json" in load(name).parser().options
-    }
+    takes_json = {name for name in VERBS if "json" in load(name).parser().options}
+    assert {one.name for one in tools} == takes_json
     assert json.loads(shown.content[0].text)["lever"] == "precision"
     assert wrong.is_error
     assert "did you mean precision?" in wrong.content[0].text

@@ -255,9 +255,8 @@ def test_ctrl_c_reaches_the_command_once(tmp_path, folder):
 
 
 def test_the_command_may_read_the_terminal(tmp_path):
-    script(
-        tmp_path, "print(input('name? ')); print('password?'); print(open('/dev/tty').readline())"
-    )
+    code = "print(input('name? ')); print('password?'); print(open('/dev/tty').readline())"
+    script(tmp_path, code)
     terminal = in_terminal(BEHIND_A_SHELL)
     for question, answer in (("name?", "Eve"), ("password?", "secret")):
         terminal.expect_exact(question)

@@ -71,9 +71,8 @@ def test_a_new_token_is_shown_once_and_no_script_knows_one(tmp_path, monkeypatch
 
 def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
     words = [*RUN, "--listen", "0", script(tmp_path, "import time; time.sleep(60)")]
-    terminal = in_terminal(
-        words, r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard", dimensions=(40, 120)
-    )
+    texts = (r"GPUDASH_TOKEN=\S{32}", "Enter opens the dashboard")
+    terminal = in_terminal(words, *texts, dimensions=(40, 120))
     assert "\x1b[?1049h" not in terminal.before
     terminal.send("\r")
     shows(terminal, r"\x1b\[\?1049h", "starting").kill(signal.SIGKILL)
@@ -82,9 +81,8 @@ def test_it_waits_before_the_screen_hides_a_new_token(tmp_path):
 
 def test_ctrl_c_before_the_screen_starts_nothing(tmp_path):
     code = f"open({str(tmp_path / 'started')!r}, 'w')"
-    terminal = in_terminal(
-        [*RUN, "--listen", "0", script(tmp_path, code)], "Enter opens the dashboard"
-    )
+    words = [*RUN, "--listen", "0", script(tmp_path, code)]
+    terminal = in_terminal(words, "Enter opens the dashboard")
     terminal.sendintr()
     assert "Traceback" not in ended(terminal).before
     assert not (tmp_path / "started").exists()

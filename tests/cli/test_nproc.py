@@ -58,9 +58,8 @@ def test_errors_are_one_line(line: str, why: str, refused: Refused):
 def test_a_sweep_over_numbers_of_processes_needs_nothing_else_to_vary(
     printed: Callable[..., str],
 ):
-    said = printed(
-        "sweep", "encdec", "--nproc", "1,2", "--rounds", "3", "--steps", "5", "--dry-run"
-    )
+    how = ("--rounds", "3", "--steps", "5", "--dry-run")
+    said = printed("sweep", "encdec", "--nproc", "1,2", *how)
     assert "2 settings, 3 rounds: 6 blocks" in said
     assert "nproc: each number of processes is a training of its own" in said
 

@@ -155,9 +155,8 @@ def test_it_is_measured_and_computes_the_same_whatever_its_modules_and_loaders_a
 
 
 def test_steps_declared_through_an_installed_gpudash_reach_the_hooks(tmp_path, with_torch):
-    one = watched(
-        tmp_path, with_torch / "bin" / "python", written(tmp_path, DECLARED), PYTHONPATH=str(ROOT)
-    )
+    path = written(tmp_path, DECLARED)
+    one = watched(tmp_path, with_torch / "bin" / "python", path, PYTHONPATH=str(ROOT))
     assert one.stderr.splitlines()[-1].startswith("gpudash: 20 steps")
     alone = warm.python("-c", DECLARED)
     assert (alone.stdout, alone.stderr) == ("gpudash\n", "")

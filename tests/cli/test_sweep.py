@@ -62,9 +62,8 @@ SWEEP = ("sweep", "encdec", "--vary", "batch_size=8,16", "--vary", "pipelined=of
 
 def run(session, *words, rounds=2):
     """Sweep the grid; return the exit code."""
-    return called(
-        *SWEEP, "--steps", "3", "--rounds", str(rounds), *map(str, words), trains=[session]
-    )
+    how = ("--steps", "3", "--rounds", str(rounds), *map(str, words))
+    return called(*SWEEP, *how, trains=[session])
 
 
 @pytest.fixture
@@ -178,7 +177,8 @@ def test_a_presets_size_is_for_the_requested_device(monkeypatch, device, found):
 
 def test_trade_still_names_the_preset_of_the_optimizations(monkeypatch, tmp_path):
     swept = []
-    monkeypatch.setattr("gpudash.cli.sweep_grid.check_grid", lambda *asked: swept.append(asked))
+    check = "gpudash.cli.sweep_grid.check_grid"
+    monkeypatch.setattr(check, lambda *asked: swept.append(asked))
     monkeypatch.setattr("gpudash.cli.sweep.run_sweep", lambda *_: 0)
     for name in ("trade", "optimizations"):
         assert main(["sweep", "--preset", name, "--device", "cpu"]) == 0
@@ -308,9 +308,8 @@ def test_the_table_is_printed_and_written(tmp_path, swept):
     assert f" --markdown '{markdown}' " in text
     assert text.endswith("| 16 | 320.0 (host 2 ms) | 400.0, +25.0 % [+25.0, +25.0] (host 2 ms) |\n")
     assert plot.exists()
-    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == [
-        (turn, cell) for turn in range(2) for cell in range(4)
-    ]
+    blocks = [(turn, cell) for turn in range(2) for cell in range(4)]
+    assert sorted((row.round, row.cell) for row in read_rows(tmp_path / "s.csv")) == blocks
 
 
 def test_a_table_that_cannot_be_printed_is_written_all_the_same(tmp_path, monkeypatch, capsys):
@@ -455,9 +454,8 @@ def test_a_resumed_sweep_that_is_to_have_another_round_trains(whole):
 
 def test_another_device_is_refused_and_its_name_stands_over_no_table(tmp_path, swept):
     file = sweep_file(tmp_path)
-    file.started_on(
-        in_process(Worker().start(), device=Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2"))
-    )
+    other = Device(kind="cuda", name="NVIDIA A10G", uuid="GPU-2")
+    file.started_on(in_process(Worker().start(), device=other))
     file.append(BlockRow(round=0, cell=0, steps=3, samples=24, busy_s=0.1))
     file.close()
     worker = Worker(step_ms)

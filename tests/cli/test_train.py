@@ -57,9 +57,8 @@ def test_it_is_recorded_under_the_name_it_was_given(words: tuple[str, ...], prin
 def test_an_ab_moves_its_own_levers(printed, monkeypatch) -> None:
     for name in ("BLOCK_S", "RUN_S"):
         monkeypatch.setattr(experiment, name, 0.01)
-    verdict = json.loads(
-        printed("ab", "mine.py", "--lever", "width=8,16", "--pairs", "2", "--json", "-q")
-    )
+    asked = ("--lever", "width=8,16", "--pairs", "2", "--json", "-q")
+    verdict = json.loads(printed("ab", "mine.py", *asked))
     assert verdict | {"workload": "mine.py", "lever": "width", "b": "16"} == verdict
 
 

@@ -183,7 +183,8 @@ def test_a_profile_has_half_of_what_is_left_and_at_the_end_it_is_said_what_is_kn
     ids=["refused", "refused, and asked for", "long steps", "not wanted"],
 )
 def test_without_a_profile_the_answer_says_why(words, snapshots, why_not, code, capsys):
-    assert called("why", "--json", "-q", *words, "encdec", trains=[Told(FIRST, *snapshots)]) == code
+    told = Told(FIRST, *snapshots)
+    assert called("why", "--json", "-q", *words, "encdec", trains=[told]) == code
     said, complaint = capsys.readouterr()
     found = json.loads(said)
     assert (found["limit"], found["why_no_profile"]) == ("data", why_not)

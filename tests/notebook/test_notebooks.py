@@ -224,10 +224,10 @@ def test_where_there_is_nothing_to_load_or_no_folder_for_its_socket_a_line_says_
 ):
     book = notebook(_GPUDASH_RUN=str(tmp_path))
     assert book.run(LOAD) == "gpudash run watches this kernel already: nothing to load\n"
-    book.run(
-        UNLOAD,
-        "import os; del os.environ['_GPUDASH_RUN']; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'",
+    nowhere = (
+        "import os; del os.environ['_GPUDASH_RUN']; os.environ['GPUDASH_RUN_DIR'] = '/nowhere'"
     )
+    book.run(UNLOAD, nowhere)
     assert book.run(LOAD) == "gpudash cannot watch this kernel: No such file or directory\n"
     book.run(MODEL, "fit(5)")
 

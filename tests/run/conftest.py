@@ -31,9 +31,8 @@ def start_child():
     started = []
 
     def begin(program, *words, **how):
-        child = subprocess.Popen(
-            [sys.executable, "-c", program, *words], stdout=subprocess.PIPE, **how
-        )
+        command = [sys.executable, "-c", program, *words]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, **how)
         started.append(child)
         child.stdout.readline()
         return child

@@ -52,13 +52,13 @@ def test_every_moment_of_a_message_is_known():
 def test_the_moments_of_listed_records_move_too():
     step = Step(step=1, segment=0, samples=None, finished_s=5.0, step_ms=2.0)
     progress = Progress(until_s=6.0, steps=(step,), total_steps=1, total_samples=None)
-    assert moved(progress, 100.0) == msgspec.structs.replace(
-        progress, until_s=106.0, steps=(msgspec.structs.replace(step, finished_s=105.0),)
-    )
+    steps = (msgspec.structs.replace(step, finished_s=105.0),)
+    assert moved(progress, 100.0) == msgspec.structs.replace(progress, until_s=106.0, steps=steps)
 
 
 def test_what_is_not_known_stays_unknown_and_lengths_stay():
-    later = moved(GpuReading(at_s=1.0, index=0, uuid="GPU-1", name="H200", energy_at_s=0.5), 100.0)
+    reading = GpuReading(at_s=1.0, index=0, uuid="GPU-1", name="H200", energy_at_s=0.5)
+    later = moved(reading, 100.0)
     assert (later.at_s, later.energy_at_s, later.activity_since_s) == (101.0, 100.5, None)
     assert moved(State(at_s=1.0, phase="finished"), -1.0).trained_until_s is None
     block = Block(number=1, changes={}, min_steps=2, min_s=3.0)

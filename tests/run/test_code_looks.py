@@ -16,14 +16,14 @@ IN_NUMPY = '  File "/usr/lib/python3.12/site-packages/numpy/linalg.py", line 9 i
 
 
 def answered(code_ms=5.0, part="your code", limit="own_code", **changes):
+    parts = (Without(part, 5.0, 5.0, code_ms),)
+    answer = Answer(limit=limit, title="", step_ms=10.0, parts=parts)
     able = {
         "state": "training",
         "found": "a script",
         "can": ("stacks",),
         "worker_pid": 4,
-        "answer": Answer(
-            limit=limit, title="", step_ms=10.0, parts=(Without(part, 5.0, 5.0, code_ms),)
-        ),
+        "answer": answer,
     }
     return Snapshot(**{**able, **changes})
 
@@ -79,9 +79,8 @@ def test_work_that_torch_does_for_a_line_is_that_lines_work_but_not_in_a_backwar
 
 
 def test_lines_of_one_function_are_met_together():
-    _, (said,) = looked(
-        answered(part="launch"), places=[SCRIPT.format(line, "cell") for line in range(1, 21)]
-    )
+    places = [SCRIPT.format(line, "cell") for line in range(1, 21)]
+    _, (said,) = looked(answered(part="launch"), places=places)
     assert said.most_frequent(said.work).function == "cell"
 
 

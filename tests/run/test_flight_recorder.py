@@ -193,9 +193,8 @@ def test_a_process_without_a_named_pipe_is_not_asked(start, tmp_path, pipe):
 
 def test_a_process_without_an_open_pipe_is_not_asked(start, tmp_path):
     start()  # its pipe is another one's
-    with subprocess.Popen(
-        ["sleep", "60"], env={PIPE: str(tmp_path / "pipe_"), "PATH": os.environ["PATH"]}
-    ) as other:
+    stem = str(tmp_path / "pipe_")
+    with subprocess.Popen(["sleep", "60"], env={PIPE: stem, "PATH": os.environ["PATH"]}) as other:
         assert ask(other.pid) is None
         other.kill()
     assert ask(other.pid) is None  # it is gone

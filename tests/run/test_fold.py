@@ -43,9 +43,8 @@ class Run:
                 self.look()
 
     def conduct(self, body):
-        self.fold.take(
-            self.fold.stamp_own(said(body, seq=next(self.seq), source="session", at_s=self.now_s))
-        )
+        one = said(body, seq=next(self.seq), source="session", at_s=self.now_s)
+        self.fold.take(self.fold.stamp_own(one))
 
     def look(self):
         self.looked_s = self.now_s
@@ -172,9 +171,8 @@ def test_a_profile_deepens_the_answer_at_once_as_long_as_its_settings_hold(run):
     run.train(3.0, device_ms=40.0)
     assert not any(by_profile in line for line in why_lines(run.shown))
     settings = run.look().settings
-    run.fold.deepen(
-        "encdec", settings, Summary(steps=10, step_ms=50.0, on_device=True, busy_ms=20.0)
-    )
+    summary = Summary(steps=10, step_ms=50.0, on_device=True, busy_ms=20.0)
+    run.fold.deepen("encdec", settings, summary)
     assert any(by_profile in line for line in why_lines(run.shown))
     run.say(run.trainer.change(batch_size="16"))
     assert not any(by_profile in line for line in why_lines(run.train(3.0, device_ms=40.0)))

@@ -414,16 +414,14 @@ def test_without_a_step_it_says_why(place, marks, why):
 def test_before_a_first_step_it_says_what_is_missing(place, marks, status):
     for mark in marks:
         place.mark(mark)
-    assert told(told_of(place, Ended(exit_code=None))[1], Status)[-1].text.endswith(
-        status.removeprefix("python")
-    )
+    said = told(told_of(place, Ended(exit_code=None))[1], Status)[-1].text
+    assert said.endswith(status.removeprefix("python"))
 
 
 def test_why_gpudash_failed_is_said_in_a_line(place):
     place.mark("failed", "not with torch 2.99: it has no such thing\nand more")
-    assert told(told_of(place, Ended())[1], Notice)[-1].text.endswith(
-        "torch: not with torch 2.99: it has no such thing"
-    )
+    said = told(told_of(place, Ended())[1], Notice)[-1].text
+    assert said.endswith("torch: not with torch 2.99: it has no such thing")
 
 
 # ── a session over it ───────────────────────────────────────────────────────────────────
@@ -480,9 +478,8 @@ def test_the_python_is_the_one_named_then_the_activated_one_then_ours(tmp_path, 
         monkeypatch.delenv(name, raising=False)
     assert understand([str(script), "--lr", "1"]).argv == (sys.executable, str(script), "--lr", "1")
     monkeypatch.setenv("CONDA_PREFIX", str(tmp_path))
-    assert understand(["-m", "pkg.train", "-m"]) == UserCommand(
-        "pkg.train", (str(python), "-m", "pkg.train", "-m")
-    )
+    module = UserCommand("pkg.train", (str(python), "-m", "pkg.train", "-m"))
+    assert understand(["-m", "pkg.train", "-m"]) == module
     assert understand(["--", "sh", "-c", "true", "--"]).argv == ("sh", "-c", "true", "--")
     assert understand(["--", str(script)], "/bin/sh").argv == ("/bin/sh", str(script))
 

@@ -69,9 +69,8 @@ def test_csv_and_json_of_an_eventful_run_are_made_again_to_the_byte(
         log = tmp_path / f"{name}.jsonl"
         assert exported(log) == written(log)
     run_log = bodies(tmp_path / "whole.jsonl")
-    assert {Hello, Change, ComparisonShown, BlocksEnded, Printed, Progress} <= set(
-        map(type, run_log)
-    )
+    kinds = set(map(type, run_log))
+    assert {Hello, Change, ComparisonShown, BlocksEnded, Printed, Progress} <= kinds
     assert {"started", "changed", "paused"} <= {name for name, _ in turns(run_log)}
     late = bodies(tmp_path / "late.jsonl")
     kept = [body for body in late if isinstance(body, Plan | State)]
@@ -92,9 +91,8 @@ def test_the_log_has_every_step_in_columns_or_as_records(
     record = ["--record", str(tmp_path / "run.csv"), *more]
     assert main([*record, "--steps", "30", "--device", "cpu"]) == 0
     log = tmp_path / "run.jsonl"
-    assert [
-        one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps
-    ] == list(range(1, 31))
+    steps = [one.step for body in bodies(log) if isinstance(body, Progress) for one in body.steps]
+    assert steps == list(range(1, 31))
     lines = [json.loads(line) for line in log.read_text().splitlines()[1:]]
     reports = [one[4] for one in lines if isinstance(one[4], list) or one[4]["type"] == "Progress"]
     assert {type(one) for one in reports} == {kind}
@@ -103,10 +101,9 @@ def test_the_log_has_every_step_in_columns_or_as_records(
 
 def test_a_run_that_is_killed_leaves_a_log_up_to_its_last_row(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
+    command = worker_double.gpudash("--interval", "0.05", "--device", "cpu", "--record", str(path))
     with subprocess.Popen(
-        worker_double.gpudash("--interval", "0.05", "--device", "cpu", "--record", str(path)),
-        env=worker_double.environment(),
-        stderr=subprocess.DEVNULL,
+        command, env=worker_double.environment(), stderr=subprocess.DEVNULL
     ) as running:
         until(lambda: path.exists() and path.read_bytes().count(b"\n") > ROWS)
         running.kill()

@@ -14,7 +14,8 @@ TOKEN = "correct horse battery"
 
 def answered(token=TOKEN, challenge=None):
     challenge = challenge or Challenge(nonce=node_protocol.new_nonce())
-    return challenge, node_protocol.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
+    said = node_protocol.answer(token, challenge, node="gpu2", run="r", clock_s=1.0)
+    return challenge, said
 
 
 def test_both_ends_prove_the_same_token():

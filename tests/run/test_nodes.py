@@ -127,7 +127,8 @@ def node(here):
 
 def connected(here, **options):
     peer = Peer(here, options.pop("clock_s", time.monotonic))
-    assert node_protocol.is_valid_welcome(TOKEN, *peer.prove(**options), peer.receive(Welcome))
+    proven = peer.prove(**options)
+    assert node_protocol.is_valid_welcome(TOKEN, *proven, peer.receive(Welcome))
     return peer
 
 
@@ -168,9 +169,10 @@ def test_a_nodes_processes_stacks_come_from_the_node(here, node):
     node.send(Stack(at_s=1.0, text="File", joined=joined), rank=0)
     node.send(Stack(at_s=1.0, why="has ended"), rank=0, process=413)
     here.until(lambda: len(here.bodies(Stack)) == 2)
-    assert [
+    messages = [
         (one.rank, one.body.text, one.body.why, one.body.answers) for one in here.messages[-2:]
-    ] == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
+    ]
+    assert messages == [(8, "File", "", (4,)), (9, "", "has ended", (4,))]
     assert here.bodies(Stack)[0].joined == joined
 
 
@@ -417,7 +419,8 @@ def spares(here, bystander):
 @pytest.mark.parametrize("name", ["gpu2", ""])
 def test_a_process_elsewhere_is_never_taken_for_one_here(here, name):
     with subprocess.Popen(["sleep", "60"]) as bystander:
-        connected(here, node=name).send(Hello(), process=bystander.pid)
+        peer = connected(here, node=name)
+        peer.send(Hello(), process=bystander.pid)
         here.knows()
         spares(here, bystander)
 

@@ -62,10 +62,10 @@ def messages(path):
 def test_the_log_holds_every_answer_that_was_shown_and_the_limit_changed_once(recorded):
     path, shown, _session = recorded
     said = messages(path)
-    assert [one.answer for one in said] == [
-        answer for answer, _ in groupby(snapshot.answer for snapshot in shown.values())
-    ]
-    assert list(dict.fromkeys(one.answer.title for one in said[1:])) == ["input-bound", "GPU-bound"]
+    answers = [answer for answer, _ in groupby(snapshot.answer for snapshot in shown.values())]
+    assert [one.answer for one in said] == answers
+    titles = dict.fromkeys(one.answer.title for one in said[1:])
+    assert list(titles) == ["input-bound", "GPU-bound"]
     assert len(said) < 20
 
 
@@ -105,9 +105,9 @@ def test_of_a_recording_without_answers_replay_and_report_name_the_same(recorded
     run, again = replayed(old), Replayed(old)
     for at_s in range(int(BEGAN_S) + 3, int(max(shown)), 8):  # as at a high speed
         again.played_to(at_s)
-    assert again.played_to(max(shown)).answer.title == run.snapshot.answer.title == "GPU-bound"
+    last = again.played_to(max(shown))
+    assert last.answer.title == run.snapshot.answer.title == "GPU-bound"
     again_shares = {one.answer.title: one.share for one in again.session.limits.shares()}
     for shares in (again_shares, {one.answer.title: one.share for one in run.limits}):
-        assert shares == pytest.approx(
-            {one.answer.title: one.share for one in session.limits.shares()}, abs=0.06
-        )
+        live = {one.answer.title: one.share for one in session.limits.shares()}
+        assert shares == pytest.approx(live, abs=0.06)

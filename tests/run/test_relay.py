@@ -98,7 +98,8 @@ def node(training, dashboard, relayed):
 
     def start(*trainings, **options):
         there = dashboard(**options)
-        return there, relayed(there.address), [training(*words) for words in trainings]
+        processes = [training(*words) for words in trainings]
+        return there, relayed(there.address), processes
 
     return start
 
@@ -235,7 +236,8 @@ def test_a_dashboard_that_ends_leaves_the_training_unwatched_until_one_comes(nod
     first.processes.close()
     until(lambda: said)
     Relay(first.address, TOKEN, print).try_once()  # nor does it prevent a start
-    dashboard(address=first.address).first("started")
+    second = dashboard(address=first.address)
+    second.first("started")
     assert process.poll() is None
     lost = f"cannot connect to {first.address}: Connection refused"
     assert said == [alone(lost), f"gpudash: connected to {first.address}"]
@@ -351,8 +353,7 @@ def test_a_host_that_is_unknown_is_refused():
 
 def test_a_relay_without_a_connection_waits_for_no_answer_at_its_end(place, monkeypatch):
     monkeypatch.setattr(relays, "ANSWER_S", 1e4)  # longer than a test may last
-    with (
-        socket.create_server((LOOPBACK, 0)) as silent,
-        Relay(Address(*silent.getsockname()), TOKEN, print).running(place),
-    ):
-        assert select.select([silent], [], [], WAIT_S)[0]
+    with socket.create_server((LOOPBACK, 0)) as silent:
+        relay = Relay(Address(*silent.getsockname()), TOKEN, print)
+        with relay.running(place):
+            assert select.select([silent], [], [], WAIT_S)[0]

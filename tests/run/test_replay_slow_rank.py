@@ -30,7 +30,8 @@ def messages(slower_pct: float, seconds: float, then_s: float = 0.0) -> list[Env
         delay=lambda step, rank: parts if rank == SLOW and step < slow_steps else {},
     )
     begun = [(rank, start(rank, world_size=RANKS)) for rank in range(RANKS)]
-    return list(enveloped([(0, Hello(can=("record",))), *begun, *ranks.train(seconds + then_s)]))
+    hello = [(0, Hello(can=("record",)))]
+    return list(enveloped([*hello, *begun, *ranks.train(seconds + then_s)]))
 
 
 class Watched(Driven):
@@ -104,11 +105,13 @@ def test_a_recording_begun_while_a_rank_is_slow_names_it_from_its_beginning(slow
     shown = session.until(12.0)
     session.close()
     assert named(shown) == {(SLOW, "backward")}
-    assert named({0.5: Replayed(tmp_path / "run.csv").at(0.5).straggler}) == {(SLOW, "backward")}
+    again = Replayed(tmp_path / "run.csv")
+    assert named({0.5: again.at(0.5).straggler}) == {(SLOW, "backward")}
 
 
 def test_a_rank_that_is_found_slow_at_the_very_end_is_in_the_log(slow, tmp_path):
     session = Watched(slow)
     session.begin_sink("recording", tmp_path / "run.csv")
     session.begin().end_at(11.0)
-    assert named({11.0: Replayed(tmp_path / "run.csv").at(11.0).straggler}) == {(SLOW, "backward")}
+    again = Replayed(tmp_path / "run.csv")
+    assert named({11.0: again.at(11.0).straggler}) == {(SLOW, "backward")}

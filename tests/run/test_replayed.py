@@ -45,7 +45,8 @@ def test_a_log_of_many_messages_before_the_first_row_is_read_to_its_end(tmp_path
         GpuReading(at_s=BEGAN_S + 0.1, index=0, uuid="GPU-1111", name="H200")
         for _ in range(3 * AT_ONCE)
     ]
-    assert replayed(with_messages(tmp_path / "run.jsonl", *readings)).snapshot.elapsed_s == 25.0
+    run = replayed(with_messages(tmp_path / "run.jsonl", *readings))
+    assert run.snapshot.elapsed_s == 25.0
 
 
 def test_the_runs_own_time_breakdown_is_kept_or_else_folded(tmp_path):
@@ -58,7 +59,8 @@ def test_the_runs_own_time_breakdown_is_kept_or_else_folded(tmp_path):
 def test_failures_and_notices_are_kept(tmp_path):
     recorded(tmp_path / "run.csv", (OFF, 50, 100))
     end = failed(BEGAN_S + 0.1, "it broke")
-    run = replayed(with_messages(tmp_path / "run.jsonl", end, Notice(text="the disk is full")))
+    log = with_messages(tmp_path / "run.jsonl", end, Notice(text="the disk is full"))
+    run = replayed(log)
     assert [(round(one.at_s, 3), one.sentence) for one in run.failures] == [(0.1, "it broke")]
     assert run.notices == ("the disk is full",)
 

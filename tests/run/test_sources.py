@@ -86,7 +86,8 @@ def test_what_a_source_can_do_is_on_the_snapshot_and_the_samplers_hello_changes_
 
 def test_another_rank_changes_nothing_shown_and_ranks_stand_side_by_side_from_the_second_on():
     assert followed(Script(*trained(), rank=1, ended="gone")).newest.total_steps == 0
-    screen = followed(Script(*trained(), ended="gone"), Script(*trained(), rank=1))
+    other = Script(*trained(), rank=1)
+    screen = followed(Script(*trained(), ended="gone"), other)
     assert [(row.rank, row.steps) for row in screen.newest.ranks] == [(0, 4), (1, 4)]
 
 
@@ -119,7 +120,8 @@ def test_a_request_is_known_to_the_snapshot_by_its_id_and_pending_until_it_is_an
 
 
 def line(**hello: object) -> bytes:
-    return msgspec.json.encode(["training", 0, 0, 1.0, msgspec.to_builtins(Hello()) | hello])
+    body = msgspec.to_builtins(Hello()) | hello
+    return msgspec.json.encode(["training", 0, 0, 1.0, body])
 
 
 FIRST_LINES = """

@@ -163,7 +163,8 @@ def test_it_takes_no_signal_thread_or_handler_of_the_script(place, start):
 def test_a_program_that_it_starts_is_as_without_us(place, start):
     grep = ["grep", r"Sig[BCI]", "/proc/self/status"]
     child = start(f"import subprocess; answer(); ready(); subprocess.run({grep})")
-    assert child.stdout.read() == subprocess.check_output(
+    output = child.stdout.read()
+    assert output == subprocess.check_output(
         [sys.executable, "-c", f"import subprocess; subprocess.run({grep})"], text=True
     )
 

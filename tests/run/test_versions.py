@@ -349,9 +349,10 @@ input()
 
 
 def test_nothing_stays_also_of_a_killed_gpudash(root, short_path):
+    where = {"TMPDIR": str(short_path), "PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(
         [sys.executable, "-c", HELD],
-        env=os.environ | {"TMPDIR": str(short_path), "PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | where,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
